@@ -1,4 +1,5 @@
-//! Merging of a new bio with a plugged request.
+//! Merging of requests: of a new bio with a plugged request, and of requests that have left their
+//! plugs in a scheduler.
 //!
 //! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio merges at the back or
 //! the front of a request under these conditions:
@@ -51,6 +52,39 @@ pub(crate) fn try_merge(
     rq: &mut Request,
     new: Request,
 ) -> Result<MergeKind, Request> {
+    assert!(new.nr_bios == 1 && new.skip == 0);
+    match fit(limits, rq, &new) {
+        None => Err(new),
+        Some(kind) => {
+            match kind {
+                MergeKind::Front => rq.push_front(new),
+                MergeKind::Back | MergeKind::Discard => rq.push_back(new),
+            }
+            Ok(kind)
+        }
+    }
+}
+
+/// Merges `new`, a request of any number of bios, into `rq`. Neither was issued. Returns `new` if
+/// they do not merge.
+pub(crate) fn try_join(
+    limits: &QueueLimits,
+    rq: &mut Request,
+    new: Request,
+) -> Result<MergeKind, Request> {
+    let Some(kind) = fit(limits, rq, &new) else { return Err(new) };
+    assert!(!new.was_issued && !rq.was_issued && new.skip == 0);
+    rq.unplugged_ns = rq.unplugged_ns.min(new.unplugged_ns);
+    match kind {
+        MergeKind::Front => rq.prepend(new),
+        MergeKind::Back | MergeKind::Discard => rq.append(new),
+    }
+    Ok(kind)
+}
+
+/// Extends the range of `rq` by that of `new` if they may merge. Returns how.
+#[inline(always)]
+fn fit(limits: &QueueLimits, rq: &mut Request, new: &Request) -> Option<MergeKind> {
     // M2 and M4 first: most requests that do not merge fail here.
     let (kind, start) = if rq.end() == new.start {
         (MergeKind::Back, rq.start)
@@ -59,35 +93,30 @@ pub(crate) fn try_merge(
     } else if rq.op == Op::Discard {
         (MergeKind::Discard, rq.start)
     } else {
-        return Err(new);
+        return None;
     };
-    if !are_alike(rq, &new) {
-        return Err(new);
+    if !are_alike(rq, new) {
+        return None;
     }
-    assert!(new.nr_bios == 1 && new.skip == 0);
     if rq.op == Op::Discard && limits.max_discard_segments > 1 {
-        return merge_discard(limits, rq, new);
+        return fit_discard(limits, rq, new);
     }
     if kind == MergeKind::Discard {
-        return Err(new);
+        return None;
     }
-    if !gapless(limits, rq, &new, kind) {
-        return Err(new);
+    if !gapless(limits, rq, new, kind) {
+        return None;
     }
     let full = rq.len + new.len > limits.max_bytes_at(rq.op, start)
         || rq.op.moves_data() && rq.nr_segments + new.nr_segments > limits.max_segments;
     if full {
         rq.nomerge = true;
-        return Err(new);
+        return None;
     }
     rq.len += new.len;
     rq.nr_segments += new.nr_segments;
     rq.start = start;
-    match kind {
-        MergeKind::Front => rq.push_front(new),
-        MergeKind::Back | MergeKind::Discard => rq.push_back(new),
-    }
-    Ok(kind)
+    Some(kind)
 }
 
 /// Returns whether two requests are of the same kind (M1).
@@ -96,8 +125,8 @@ fn are_alike(rq: &Request, new: &Request) -> bool {
     if plants!(MergeFua) && is_fua_planted(rq, new) {
         return are_alike_planted(rq, new);
     }
-    let is_mergeable = !rq.nomerge && !new.nomerge;
-    is_mergeable && rq.op == new.op && rq.flags == new.flags && rq.origin == new.origin
+    let are_mergeable = !rq.nomerge && !new.nomerge && rq.op == new.op && rq.flags == new.flags;
+    are_mergeable && rq.origin == new.origin
 }
 
 /// Returns whether a planted bug applies.
@@ -110,22 +139,17 @@ fn are_alike_planted(rq: &Request, new: &Request) -> bool {
     !rq.nomerge && !new.oversized && rq.op == new.op
 }
 
-/// Merges discards as ranges (M4).
-fn merge_discard(
-    limits: &QueueLimits,
-    rq: &mut Request,
-    new: Request,
-) -> Result<MergeKind, Request> {
-    let full = rq.nr_bios >= limits.max_discard_segments
+/// Extends a discard by the ranges of another (M4).
+fn fit_discard(limits: &QueueLimits, rq: &mut Request, new: &Request) -> Option<MergeKind> {
+    let full = rq.nr_bios + new.nr_bios > limits.max_discard_segments
         || rq.len + new.len > limits.max_bytes_at(Op::Discard, rq.start);
     if full {
         rq.nomerge = true;
-        return Err(new);
+        return None;
     }
     rq.len += new.len;
-    rq.nr_segments += 1;
-    rq.push_back(new);
-    Ok(MergeKind::Discard)
+    rq.nr_segments += new.nr_segments;
+    Some(MergeKind::Discard)
 }
 
 /// Returns whether the memory of both joins without a gap (L4 of `split`).

@@ -104,6 +104,8 @@ mod chosen {
         KeepWake: "T5:",
         /// A set shrinks before its policy does.
         ShrinkFirst: "T6:",
+        /// The scheduler hands out more requests than the device depth.
+        IgnoreDeviceDepth: "Q5:",
         /// The wake policy counts freed tags twice.
         CountTwice: "T3:",
         /// A thread that was woken for tags does not ask for them again.

@@ -1,6 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
 use crate::emulation::Emulation;
+use crate::scheduling::{MqDeadlineParams, SchedulerPolicy};
 use crate::setters::with_setters;
 use crate::tag::QUEUE_DEPTH_MAX;
 
@@ -120,11 +121,12 @@ with_setters! {
         pub nomerges: MergePolicy = MergePolicy::default(),
         /// When the driver is kicked.
         pub kick: KickPolicy = KickPolicy::default(),
-        /// The maximum number of requests of a hardware context at the driver: 1 to
+        /// The number of tags of a hardware context, the most that a driver gets at once: 1 to
         /// [`QUEUE_DEPTH_MAX`].
         pub queue_depth: u32 = 256,
-        /// How many of these tags may be in use initially: 1 to `queue_depth`. `None` means all. It
-        /// can change while the disk is in use ([`HardwareContext::set_nr_requests`]).
+        /// How many of these tags may be in use initially: 1 to `queue_depth`. `None` means all, or
+        /// with a scheduler twice the device depth. It can change while the disk is in use
+        /// ([`HardwareContext::set_nr_requests`]).
         ///
         /// [`HardwareContext::set_nr_requests`]: crate::HardwareContext::set_nr_requests
         pub nr_requests: Option<u32> = None,
@@ -136,6 +138,14 @@ with_setters! {
         /// How many tags a split bio waits for. Has no effect if threads wait for tags
         /// ([`Emulation::threads_wait_for_tags`]).
         pub tag_need: TagNeed = TagNeed::default(),
+        /// The I/O scheduler.
+        pub scheduler: SchedulerPolicy = SchedulerPolicy::default(),
+        /// How many requests a scheduler hands to the device at once: 1 to `queue_depth`. `None`
+        /// means 32 on a rotational device, otherwise half of the tags. Without a scheduler it has
+        /// no effect.
+        pub device_depth: Option<u32> = None,
+        /// The parameters of `mq-deadline`.
+        pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
         /// Order of flushes on a device that executes a flush only alone.
         pub flush: FlushPolicy = FlushPolicy::default(),
         /// How long a flush waits at most for writes at the device that will need a flush

@@ -389,6 +389,11 @@ impl Port<'_> {
         let is_one = |tag: &usize| state.rows[*tag].command.op != Op::Flush;
         let nr_live = || state.live.iter().filter(is_one).count() as u32;
         let pieces = &state.rows[tag].pieces;
+        let depths = &checks.depths;
+        if rq.op != Op::Flush {
+            let has_room = depths.check(nr_live);
+            checks.expect(has_room);
+        }
         let Checks { gathers, limits, bios, .. } = &mut **checks;
         let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
         checks.expect(gathered);

@@ -10,7 +10,7 @@ use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
 use crate::wake::Wake;
-use forebay_core::{BlockStatus, Knob, LimitsError, Policy, QueueLimits};
+use forebay_core::{BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
@@ -123,6 +123,13 @@ impl JobDisk {
     /// Returns whether a setting of the layer has an effect on this disk.
     pub fn has_effect(&self, knob: &Knob) -> bool {
         knob.applies(&self.policy, &self.limits(1 << 20, 512))
+    }
+
+    /// Chooses the scheduler as the library does for a device without a scheduler below, unless one
+    /// was set.
+    pub fn choose_scheduler(&mut self) {
+        let limits = self.limits(1 << 20, 512);
+        self.policy = self.policy.with_default_scheduler(SchedulerPolicy::default_of(&limits));
     }
 
     /// Returns the wake policy.

@@ -12,8 +12,8 @@ use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
-    BlockStatus, Emulation, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
-    QueueLimits, SECTOR_SHIFT, TagNeed, WakePolicy,
+    BlockStatus, Emulation, FlushPolicy, MergePolicy, MqDeadlineParams, Op, PlugPolicy, Policy,
+    QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT, SchedulerPolicy, TagNeed, WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
@@ -124,6 +124,9 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     let threads_wait = scenario.policy.emulation.threads_wait_for_tags();
     scenario.makes_own_calls = random.chance(1, 2) && !threads_wait;
     scenario.begins_in_wait = random.chance(1, 2);
+    if random.chance(1, 3) {
+        scenario.policy = scheduled(random, scenario.policy);
+    }
     (scenario, load)
 }
 
@@ -222,6 +225,23 @@ fn policy(random: &mut Random, nr_tasks: usize, is_merging: bool) -> Policy {
         .iostats(random.chance(1, 2));
     let emulation = policy.emulation.run_queue_always(random.pick(&[false, false, true]));
     policy.emulation(emulation)
+}
+
+/// Adds a scheduler. Its times are those of the simulated devices, so that deadlines expire.
+fn scheduled(random: &mut Random, policy: Policy) -> Policy {
+    let expire = [0, 2_000, 100_000, 500_000_000];
+    let params = MqDeadlineParams::default()
+        .fifo_batch(random.pick(&[1, 2, 16]))
+        .writes_starved(random.pick(&[0, 2]))
+        .read_expire_ns(random.pick(&expire))
+        .write_expire_ns(random.pick(&expire))
+        .prio_aging_expire_ns(random.pick(&expire))
+        .front_merges(random.chance(1, 2));
+    let device_depth = random.pick(&[1, 2, 8]).min(policy.queue_depth);
+    policy
+        .scheduler(SchedulerPolicy::MqDeadline)
+        .device_depth(random.chance(3, 4).then_some(device_depth))
+        .mq_deadline(params)
 }
 
 fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults: bool) -> Engine {

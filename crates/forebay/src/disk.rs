@@ -82,6 +82,7 @@ impl Disk {
         settings.apply(&mut limits)?;
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
         let policy = settings.policy(opened.defaults)?;
+        let policy = Settings::with_depths(policy, &limits)?;
         if policy.elide && !opened.claim.is_sole() {
             return Err(OpenError::Elide { spec: spec.to_string() });
         }

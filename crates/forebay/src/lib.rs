@@ -111,8 +111,8 @@ pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, Class, CounterInfo, CounterUnit, DefaultValue,
     Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,
     LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, Origin, PlugPolicy,
-    Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Segment, Segments, StageStats,
-    SubmitErrorKind, TagNeed, UnplugCause, Values,
+    Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, SchedulerPolicy, Segment, Segments,
+    StageStats, SubmitErrorKind, TagNeed, UnplugCause, Values,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

@@ -9,9 +9,10 @@ use forebay_fio::job::Job;
 use super::plan::{Target, distinct, file_below};
 
 /// Keys that have no effect in any job of `bench`, or not the one that their name suggests.
-const NEVER_USED: [(&str, &str); 3] = [
+const NEVER_USED: [(&str, &str); 4] = [
     ("async_depth", "has no effect: bench jobs do no background I/O"),
     ("fua", "has no effect: bench jobs write without FUA"),
+    ("prio_aging_expire", "has no effect: all I/O of bench jobs has one priority"),
     (
         "reserved_tags",
         "only leaves fewer tags: bench jobs do no reserved I/O; to limit the tags, use nr_requests",

@@ -18,6 +18,7 @@ const WAKE: &str = "wake";
 const NOT_SIMULATED: &[(&str, &str)] = &[
     ("kick", "committing a batch takes no virtual time; leave it out"),
     ("async_depth", "jobs submit no background I/O; leave it out"),
+    ("prio_aging_expire", "all simulated I/O has one priority; leave it out"),
     ("iostats", "the report has no latencies inside the layer; leave it out"),
     ("nr_bios", "iodepth limits the I/Os of a job; leave it out"),
     ("tag_set", "only one disk is simulated; leave it out"),
@@ -135,7 +136,14 @@ impl Settings {
         disk.policy.check().map_err(|BadKnob { knob, value, expected }| {
             format!("{}={value}: expected {expected}", knob.key)
         })?;
+        disk.choose_scheduler();
         let nr_hw_queues = disk.policy.nr_hw_queues;
+        if nr_hw_queues > 1 && !disk.policy.scheduler.is_none() {
+            return Err(format!(
+                "nr_hw_queues={nr_hw_queues}: expected 1, because a scheduler orders the requests \
+                 of one hardware context; or use scheduler=none"
+            ));
+        }
         if nr_hw_queues > 1 && disk.device.has_one_hw_queue() {
             return Err(format!(
                 "nr_hw_queues={nr_hw_queues}: expected 1, because {device} accepts a flush only \

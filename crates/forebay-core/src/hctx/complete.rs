@@ -54,11 +54,12 @@ impl Turn<'_> {
     /// waiting for just these completions. Requests that a flush holds back wait for its end.)
     fn reap_mode(&self) -> Reap {
         let hctx = &*self.hctx;
-        let commit_follows = !(hctx.incoming.is_empty() && hctx.backlog.is_empty())
+        let has_waiting = !(hctx.incoming.is_empty() && hctx.backlog.is_empty());
+        let commit_follows = (has_waiting || hctx.nr_scheduled() > 0)
             && self.gates.dispatch
             && hctx.dispatch.is_empty()
             && !hctx.flush.wants_a_look()
-            && hctx.nr_in_flight < hctx.tags.nr_requests()
+            && hctx.has_room_at_device()
             // Before a request counts as overdue, its completion is looked for.
             && self.now < hctx.timeouts.next_ns();
         if commit_follows { Reap::NoSyscall } else { Reap::Full }

@@ -15,7 +15,7 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 
 /// The next action of dispatch.
-enum Next {
+pub(super) enum Next {
     /// Issue the data of this request.
     Data(Tag, Request),
     /// The oldest request of the backlog has no data to issue now: it needs a flush, or is done.
@@ -93,7 +93,10 @@ impl Turn<'_> {
             if self.hctx.flush.wants_a_look() && self.look_at_flush(driver) {
                 return true;
             }
-            if self.hctx.dispatch.is_empty() && !self.stock_backlog() {
+            if self.hctx.dispatch.is_empty()
+                && !self.stock_backlog()
+                && self.hctx.nr_scheduled() == 0
+            {
                 break;
             }
             match self.next() {
@@ -111,13 +114,23 @@ impl Turn<'_> {
         self.hctx.flush.is_others_turn() && self.others_are_through(driver)
     }
 
-    /// Returns the next request to issue, from the dispatch list, or from the backlog with a tag.
+    /// Returns the next request to issue: from the dispatch list; or from the scheduler; or without
+    /// one, from the backlog, with a tag.
     fn next(&mut self) -> Next {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
             let slot = &mut self.hctx.table[tag.index()];
             assert!(slot.state == SlotState::Waiting);
             return Next::Data(tag, slot.rq.take().expect("a tag that waits has a request"));
         }
+        match self.hctx.elevator.is_some() {
+            true => self.next_scheduled(),
+            false => self.next_tagged(),
+        }
+    }
+
+    /// Returns the oldest request of the backlog, with a tag.
+    #[inline]
+    pub(super) fn next_tagged(&mut self) -> Next {
         loop {
             let hctx = &mut *self.hctx;
             let Some(waiting) = hctx.backlog.front() else { return Next::None };
@@ -179,7 +192,8 @@ impl Turn<'_> {
             self.failed(tag, rq, BlockStatus::Offline);
             return false;
         }
-        let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
+        let is_last_queued = hctx.nr_scheduled() == 0 || !hctx.has_room_at_device();
+        let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty() && is_last_queued;
         let retries = &hctx.retries;
         let is_write = rq.op.is_write();
         if is_write {
@@ -359,8 +373,13 @@ impl Turn<'_> {
     /// retry holds it back (A1). A split bio is ended only if the busy driver refused its first
     /// part. Then nothing of it was issued, and the rest is in the backlog. A request that is
     /// retried after a failure has already been at the driver, and continues.
+    ///
+    /// A request that is in the scheduler has its tag, and waits for the device, as in Linux.
     fn answer_if_not_issued(&mut self) {
         let hctx = &mut *self.hctx;
+        if hctx.elevator.is_some() {
+            return self.answer_if_without_tag();
+        }
         let table = &hctx.table;
         let refused = |tag: Tag, is_busy: bool| {
             let rq = table[tag.index()].rq.as_ref().expect("a tag that waits has a request");
@@ -447,7 +466,7 @@ impl HardwareContext {
 
 /// Records on its bios that a request has waited for its tag.
 #[cold]
-fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
+pub(super) fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
     let mut bio = Some(rq.head_mut(splits));
     while let Some(queued) = bio {
         // A bio that is split waits for several tags.

@@ -7,6 +7,7 @@ mod complete;
 mod device;
 mod dispatch;
 mod flush;
+mod scheduled;
 mod timeout;
 mod turn;
 mod turned;
@@ -26,6 +27,7 @@ use crate::plug::list_capacity;
 use crate::policy::Policy;
 use crate::request::{QueuedBio, Request, Splits};
 use crate::retry::{Retries, WriteLog};
+use crate::sched::Elevator;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
 use alloc::boxed::Box;
@@ -45,7 +47,7 @@ use alloc::vec::Vec;
 /// - Q1 each part of a bio is in exactly one request, which is in a plug, in an inbox, in the
 ///   backlog or in the request table. The bio ends once, when the last of these requests is done.
 /// - Q2 a request in the backlog or in the flush machine has no tag; one in the table has exactly
-///   one.
+///   one. With a scheduler, requests wait in the table too (`scheduled.rs`).
 /// - Q3 the size of the table is fixed by the depth. The backlog grows with the number of users,
 ///   never per I/O.
 #[derive(Debug)]
@@ -74,6 +76,8 @@ pub struct HardwareContext {
     /// Requests that may not enter because the disk is frozen.
     outside: VecDeque<Request>,
     tags: TagCache,
+    /// `None` without a scheduler.
+    elevator: Option<Box<Elevator>>,
     flush: FlushMachine,
     timeouts: Timeouts,
     /// One row per tag, and one for the command of the flush machine.
@@ -108,6 +112,8 @@ pub struct HardwareContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     Idle,
+    /// The tag has a request that is in the scheduler (Q4).
+    Queued,
     /// The tag has a request that is not at the driver: on the dispatch list, or held.
     Waiting,
     /// The request is at the driver.
@@ -189,7 +195,7 @@ impl HardwareContext {
     ) -> HardwareContext {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         let depth = tags.depth();
-        let nr_requests = policy.nr_requests.unwrap_or(depth).clamp(1, depth);
+        let nr_requests = policy.nr_requests_of(&limits).clamp(1, depth);
         let idle = || Slot { state: SlotState::Idle, rq: None };
         HardwareContext {
             limits,
@@ -206,6 +212,7 @@ impl HardwareContext {
             nowait: VecDeque::new(),
             outside: VecDeque::new(),
             tags: TagCache::new(tags, nr_requests),
+            elevator: Elevator::new(&policy, &limits, depth, nr_requests),
             flush: FlushMachine::new(&limits, &policy, depth),
             timeouts: Timeouts::new(&policy, depth),
             table: (0..=depth).map(|_| idle()).collect(),
@@ -253,7 +260,11 @@ impl HardwareContext {
         let flush_ns = if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE };
         // The time limit counts even with nothing at the driver. A request that is issued before
         // that time then finds a deadline armed, and need not kick the leader for its own.
-        flush_ns.min(self.timeouts.next_ns())
+        let scheduler_ns = match &self.elevator {
+            Some(elevator) if gates.dispatch => elevator.next_at_ns(),
+            _ => NO_DEADLINE,
+        };
+        flush_ns.min(self.timeouts.next_ns()).min(scheduler_ns)
     }
 
     /// Returns whether an admitted request is not at the driver.
@@ -264,6 +275,7 @@ impl HardwareContext {
             || !self.dispatch.is_empty()
             || !self.held.is_empty()
             || self.flush.is_pending()
+            || self.nr_scheduled() > 0
             || self.admission.as_ref().is_some_and(|admission| !admission.is_empty())
     }
 
@@ -343,7 +355,7 @@ impl HardwareContext {
             if rq.part_of.is_some() {
                 nr_parts += 1;
             } else {
-                assert_eq!(rq.bios().count(), rq.nr_bios as usize, "the list is whole");
+                assert_eq!(rq.count_bios(), rq.nr_bios as usize, "the list is whole");
                 nr_whole += rq.nr_bios;
             }
         };
@@ -361,7 +373,8 @@ impl HardwareContext {
         nr_begun += u32::from(state_of_flush == SlotState::Begun);
         assert_eq!(nr_begun, self.nr_begun);
         assert_eq!(nr_issued + u32::from(is_flushing), self.nr_in_flight);
-        assert_eq!((self.dispatch.len() + self.held.len()) as u32 + nr_issued, nr_tagged);
+        let nr_waiting = self.dispatch.len() + self.held.len() + self.nr_scheduled();
+        assert_eq!(nr_waiting as u32 + nr_issued, nr_tagged);
         let waiting =
             self.backlog.iter().chain(&self.incoming).chain(&self.nowait).chain(&self.outside);
         let waiting = waiting.chain(self.flush.iter());

@@ -55,6 +55,9 @@ impl HardwareContext {
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
         let nr_ended_before = ended.len();
+        if let Some(elevator) = &mut self.elevator {
+            elevator.begin_turn(now);
+        }
         if self.is_kicked && gates.reap {
             (self.is_kicked, self.reap_kick) = (false, true);
         }
@@ -137,6 +140,7 @@ impl HardwareContext {
             && !self.has_special
             && !self.flush.wants_a_look()
             && self.admission.is_none()
+            && self.elevator.is_none()
             && self.policy.kick != KickPolicy::PerRequest
             && !self.timeouts.has_overdue()
             && self.timeouts.nr_given_up() == 0
@@ -362,6 +366,7 @@ impl HardwareContext {
             && self.dispatch.is_empty()
             && !self.flush.wants_a_look()
             && self.admission.is_none()
+            && self.elevator.is_none()
             && self.policy.kick != KickPolicy::PerRequest
             && !self.device.is_failed()
     }

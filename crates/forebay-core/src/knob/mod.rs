@@ -119,7 +119,9 @@ impl Policy {
     /// # Errors
     /// Returns the setting that requires more tags than exist.
     pub fn check(&self) -> Result<(), BadKnob> {
-        let (depth, nr_requests) = (self.queue_depth, self.nr_requests.unwrap_or(self.queue_depth));
+        let depth = self.queue_depth;
+        // The default may be less with a scheduler, but the limits of the disk are not known here.
+        let nr_requests = self.nr_requests.unwrap_or(depth);
         let bad = |key, value: u64, expected: String| {
             let knob = Knob::named(key).expect("the table has it");
             Err(BadKnob { knob, value: value.to_string(), expected })
@@ -127,6 +129,9 @@ impl Policy {
         let up_to_depth = || format!("a number from 1 to queue_depth, which is {depth}");
         if nr_requests > depth {
             return bad("nr_requests", nr_requests.into(), up_to_depth());
+        }
+        if let Some(device_depth) = self.device_depth.filter(|device_depth| *device_depth > depth) {
+            return bad("device_depth", device_depth.into(), up_to_depth());
         }
         // Without the key, the depth is unlimited.
         if self.async_depth != QUEUE_DEPTH_MAX && self.async_depth > depth {

@@ -1,7 +1,9 @@
 //! The table of a policy's settings.
 
 use super::{Knob, NS_PER_MS, Value, Values};
-use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, TagNeed};
+use crate::limits::QueueLimits;
+use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
+use crate::scheduling::SchedulerPolicy;
 use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
 
 /// The largest number of hardware contexts.
@@ -39,39 +41,39 @@ macro_rules! choice {
 
 /// A setting that is a number.
 macro_rules! number {
-    ($key:literal, $field:ident, $min:expr, $max:expr, $help:literal) => {
+    ($key:literal, $($field:ident).+, $min:expr, $max:expr, $help:literal) => {
         Knob::new(
             $key,
             Values::Number { min: $min, max: $max as u64, what: "" },
             $help,
-            |policy| Value::Number(policy.$field.into()),
-            |policy, number| policy.$field = number as u32,
+            |policy| Value::Number(policy.$($field).+.into()),
+            |policy, number| policy.$($field).+ = number as u32,
         )
     };
 }
 
 /// A setting that is a time in milliseconds.
 macro_rules! milliseconds {
-    ($key:literal, $field:ident, $help:literal) => {
+    ($key:literal, $($field:ident).+, $help:literal) => {
         Knob::new(
             $key,
             Values::Number { min: 0, max: 3_600_000, what: MS },
             $help,
-            |policy| Value::Number(policy.$field / NS_PER_MS),
-            |policy, number| policy.$field = number * NS_PER_MS,
+            |policy| Value::Number(policy.$($field).+ / NS_PER_MS),
+            |policy, number| policy.$($field).+ = number * NS_PER_MS,
         )
     };
 }
 
 /// A setting that is a switch.
 macro_rules! switch {
-    ($key:literal, $field:ident, $help:literal) => {
+    ($key:literal, $($field:ident).+, $help:literal) => {
         Knob::new(
             $key,
             Values::Switch,
             $help,
-            |policy| Value::Word(if policy.$field { "on" } else { "off" }),
-            |policy, number| policy.$field = number != 0,
+            |policy| Value::Word(if policy.$($field).+ { "on" } else { "off" }),
+            |policy, number| policy.$($field).+ = number != 0,
         )
     };
 }
@@ -83,6 +85,13 @@ const fn tags(min: u64, what: &'static str) -> Values {
 
 const UP_TO_QUEUE_DEPTH: &str = "a number from 1 to queue_depth";
 const BELOW_NR_REQUESTS: &str = "a number below nr_requests (default: queue_depth)";
+/// The condition of the parameters of `mq-deadline`.
+const MQ_DEADLINE: &str = "scheduler=mq-deadline";
+
+fn is_mq_deadline(policy: &Policy, _: &QueueLimits) -> bool {
+    policy.scheduler == SchedulerPolicy::MqDeadline
+}
+
 const MS: &str = "a number of milliseconds from 0 to 3600000";
 
 /// The value of `kick` that emulates an earlier system.
@@ -101,7 +110,7 @@ const KICKS: [&str; 4] = [
 const RUNS: [&str; 2] = ["dedupe", "always"];
 
 /// All settings of a policy, in the order of reports.
-pub static KNOBS: [Knob; 18] = [
+pub static KNOBS: [Knob; 26] = [
     choice!("plug", plug: PlugPolicy,
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
     choice!("nomerges", nomerges: MergePolicy,
@@ -159,7 +168,7 @@ pub static KNOBS: [Knob; 18] = [
         |policy| Value::Number(policy.nr_requests.unwrap_or(policy.queue_depth).into()),
         |policy, number| policy.nr_requests = Some(number as u32),
     )
-    .depends("queue_depth"),
+    .depends("queue_depth; with a scheduler twice device_depth"),
     Knob::new(
         "reserved_tags",
         tags(0, BELOW_NR_REQUESTS),
@@ -182,7 +191,59 @@ pub static KNOBS: [Knob; 18] = [
         NR_HW_QUEUES_MAX,
         "hardware contexts: one is shared, each of the others belongs to one thread"
     )
-    .depends("processors + 1; 1 with service=on or run_queue=always"),
+    .depends("processors + 1; 1 with service=on, a scheduler, or run_queue=always"),
+    choice!("scheduler", scheduler: SchedulerPolicy,
+        "order of the requests that wait for the device; merges them across threads")
+    .depends("mq-deadline on rotational models and back ends, else none"),
+    Knob::new(
+        "device_depth",
+        tags(1, UP_TO_QUEUE_DEPTH),
+        "most requests that the scheduler hands to the device at once",
+        |policy| Value::Number(policy.device_depth_of(&QueueLimits::default()).into()),
+        |policy, number| policy.device_depth = Some(number as u32),
+    )
+    .depends("32 on rotational disks, else half of queue_depth")
+    .when("a scheduler", |policy, _| !policy.scheduler.is_none()),
+    number!(
+        "fifo_batch",
+        mq_deadline.fifo_batch,
+        1,
+        QUEUE_DEPTH_MAX,
+        "requests in a row in the order of their addresses"
+    )
+    .when(MQ_DEADLINE, is_mq_deadline),
+    milliseconds!(
+        "read_expire",
+        mq_deadline.read_expire_ns,
+        "time after which a read goes before the order of addresses, ms"
+    )
+    .when(MQ_DEADLINE, is_mq_deadline),
+    milliseconds!(
+        "write_expire",
+        mq_deadline.write_expire_ns,
+        "time after which a write goes before the order of addresses, ms"
+    )
+    .when(MQ_DEADLINE, is_mq_deadline),
+    number!(
+        "writes_starved",
+        mq_deadline.writes_starved,
+        0,
+        QUEUE_DEPTH_MAX,
+        "batches of reads that may go before waiting writes"
+    )
+    .when(MQ_DEADLINE, is_mq_deadline),
+    switch!(
+        "front_merges",
+        mq_deadline.front_merges,
+        "merge a request also with the one that follows it on the disk"
+    )
+    .when(MQ_DEADLINE, is_mq_deadline),
+    milliseconds!(
+        "prio_aging_expire",
+        mq_deadline.prio_aging_expire_ns,
+        "time after which a request goes before those of a higher class, ms"
+    )
+    .when(MQ_DEADLINE, is_mq_deadline),
     number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),
     choice!("flush", flush: FlushPolicy,
         "order of writes and a non-queued flush; tail emulates older Linux, for comparison")

@@ -1,6 +1,7 @@
 //! Unit tests of `knob`.
 
 use super::*;
+use crate::scheduling::SchedulerPolicy;
 use alloc::vec::Vec;
 
 #[test]
@@ -65,6 +66,7 @@ fn policy_at_its_bounds_is_good() {
         few.async_depth(QUEUE_DEPTH_MAX),
         few.nr_reserved(3),
         few.io_timeout_ns(1).io_timeout_grace_ns(1),
+        few.device_depth(Some(4)),
     ] {
         assert_eq!(policy.check(), Ok(()), "{policy:?}");
     }
@@ -72,6 +74,8 @@ fn policy_at_its_bounds_is_good() {
     assert_eq!((bad.knob.key, bad.value.as_str()), ("io_timeout_grace_ms", "7"));
     let bad = few.nr_requests(Some(5)).check().expect_err("there are four");
     assert_eq!(bad.expected, "a number from 1 to queue_depth, which is 4");
+    let bad = few.device_depth(Some(5)).check().expect_err("there are four");
+    assert_eq!((bad.knob.key, bad.value.as_str()), ("device_depth", "5"));
     let bad = few.nr_requests(Some(3)).nr_reserved(3).check().expect_err("none is left");
     assert_eq!(bad.expected, "a number below nr_requests, which is 3");
 }
@@ -94,6 +98,18 @@ fn settings_apply_where_they_have_an_effect() {
     let cached = limits.volatile_cache(true);
     assert_eq!(applying(policy, cached), ["tag_need", "flush_pending_ms", "elide"]);
     assert_eq!(applying(policy, limits.flush_queueable(false)), ["tag_need", "flush"]);
+    let mq_deadline = policy.scheduler(SchedulerPolicy::MqDeadline);
+    let of_scheduler = [
+        "tag_need",
+        "device_depth",
+        "fifo_batch",
+        "read_expire",
+        "write_expire",
+        "writes_starved",
+        "front_merges",
+        "prio_aging_expire",
+    ];
+    assert_eq!(applying(mq_deadline, limits), of_scheduler);
     let always = KNOBS.iter().filter(|knob| knob.when.is_empty());
     assert!(always.clone().all(|knob| knob.applies(&policy, &limits)) && always.count() > 10);
 }
@@ -104,8 +120,9 @@ fn defaults_are_those_of_the_policy_or_depend_on_the_disk() {
     assert_eq!(default("flush_pending_ms"), DefaultValue::Fixed("5000".to_owned()));
     assert_eq!(default("plug").to_string(), "outermost");
     assert_eq!(default("iostats").to_string(), "on");
-    assert_eq!(default("nr_requests"), DefaultValue::Depends("queue_depth"));
-    assert_eq!(default("nr_requests").to_string(), "queue_depth");
+    let nr_requests = "queue_depth; with a scheduler twice device_depth";
+    assert_eq!(default("nr_requests"), DefaultValue::Depends(nr_requests));
+    assert_eq!(default("nr_requests").to_string(), nr_requests);
     let few = Policy::default().queue_depth(4);
     let value = |key, policy| Knob::named(key).expect("it is there").get(policy);
     assert_eq!([value("nr_requests", &few), value("async_depth", &few)], ["4", "4"]);

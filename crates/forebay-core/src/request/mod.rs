@@ -136,6 +136,38 @@ impl Request {
         self.nr_bios += 1;
     }
 
+    /// Appends a request of any number of bios.
+    pub(crate) fn append(&mut self, mut new: Request) {
+        new.seal();
+        self.nr_bios += new.nr_bios;
+        let mut next = Some(new.0);
+        while let Some(mut bio) = next {
+            next = bio.next.take();
+            bio.next = self.joined_back.take();
+            self.joined_back = Some(bio);
+        }
+    }
+
+    /// Prepends a request of any number of bios.
+    pub(crate) fn prepend(&mut self, mut new: Request) {
+        new.seal();
+        let nr_bios = self.nr_bios + new.nr_bios;
+        let mut second = core::mem::replace(&mut self.0, new.0);
+        core::mem::swap(&mut self.0.rq, &mut second.rq);
+        let mut last = &mut *self.0;
+        while let Some(ref mut next) = last.next {
+            last = next;
+        }
+        last.next = Some(second);
+        self.nr_bios = nr_bios;
+    }
+
+    /// Returns the number of bios that it has, whether sealed or not. For checks.
+    pub(crate) fn count_bios(&self) -> usize {
+        let joined = core::iter::successors(self.joined_back.as_deref(), |bio| bio.next.as_deref());
+        self.bios().count() + joined.count()
+    }
+
     /// Removes the first of several bios of a sealed request.
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Box<QueuedBio> {

@@ -114,6 +114,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct RunCounters {
             pub(crate) ops: [OpCounters; 5],
+            pub(crate) merges: MergeCounters,
             $(pub(crate) $name: Counter,)+
             $(pub(crate) $emulated: Counter,)+
             $(pub(crate) $late: Counter,)+
@@ -237,9 +238,13 @@ impl QueueStats {
 
     /// Adds the counters of a software queue.
     pub fn add_plugs(&mut self, counters: &PlugCounters) {
-        add_all(&mut self.merges, &counters.merges);
+        self.add_merges(&counters.merges);
         add_all(&mut self.unplugs, &counters.unplugs);
-        for (op, merges) in self.ops.iter_mut().zip(&counters.merges_of_op) {
+    }
+
+    fn add_merges(&mut self, counters: &MergeCounters) {
+        add_all(&mut self.merges, &counters.of_kind);
+        for (op, merges) in self.ops.iter_mut().zip(&counters.of_op) {
             op.merges += merges.get();
         }
     }
@@ -252,6 +257,7 @@ impl QueueStats {
             op.bytes += counted.bytes.get();
             op.ticks_ns += counted.ticks_ns.get();
         }
+        self.add_merges(&counters.merges);
         self.add_counted(counters);
         self.stages.plug.add(&counters.plug.snapshot());
         self.stages.tag.add(&counters.tag.snapshot());
@@ -266,19 +272,33 @@ fn add_all<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
     }
 }
 
+/// Merges, by operation and by kind. Merges in a plug and in a scheduler are counted alike.
+#[derive(Debug, Default)]
+pub(crate) struct MergeCounters {
+    of_op: [Counter; 5],
+    of_kind: [Counter; 3],
+}
+
+impl MergeCounters {
+    /// Counts the `nr_bios` bios of a request that was merged into another one.
+    #[inline]
+    pub(crate) fn count(&self, op: Op, kind: MergeKind, nr_bios: u32) {
+        self.of_op[op as usize].add(nr_bios.into());
+        self.of_kind[kind as usize].add(nr_bios.into());
+    }
+}
+
 /// The counters of a software queue, written by its thread only.
 #[derive(Debug, Default)]
 pub struct PlugCounters {
-    merges_of_op: [Counter; 5],
-    merges: [Counter; 3],
+    merges: MergeCounters,
     unplugs: [Counter; 5],
 }
 
 impl PlugCounters {
     #[inline]
     pub(crate) fn count_merge(&self, op: Op, kind: MergeKind) {
-        self.merges_of_op[op as usize].add(1);
-        self.merges[kind as usize].add(1);
+        self.merges.count(op, kind, 1);
     }
 
     pub(crate) fn count_unplug(&self, cause: UnplugCause) {
@@ -287,8 +307,8 @@ impl PlugCounters {
 
     /// Adds the counters of a thread that has ended.
     pub fn take_over(&self, other: &PlugCounters) {
-        let pairs = self.merges_of_op.iter().zip(&other.merges_of_op);
-        let pairs = pairs.chain(self.merges.iter().zip(&other.merges));
+        let pairs = self.merges.of_op.iter().zip(&other.merges.of_op);
+        let pairs = pairs.chain(self.merges.of_kind.iter().zip(&other.merges.of_kind));
         for (sum, counter) in pairs.chain(self.unplugs.iter().zip(&other.unplugs)) {
             sum.add(counter.get());
         }

@@ -18,6 +18,7 @@ mod names;
 mod plug;
 mod results;
 mod retry;
+mod scheduled;
 mod shared_set;
 mod short_writes;
 mod split_merge;

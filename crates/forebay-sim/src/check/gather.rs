@@ -3,7 +3,8 @@
 //!
 //! The check counts parts by size alone, so it may expect fewer tags than the layer gathers. It
 //! skips disks with tag classes, where no bio gathers. It also skips devices that fail, because
-//! there a retry may hold back a part that has its tag.
+//! there a retry may hold back a part that has its tag, and disks with a scheduler, which holds
+//! back parts as well.
 
 use super::bios::Bios;
 use super::cover::Piece;
@@ -27,11 +28,12 @@ impl Gathers {
         };
         let is_certain = !may_retry && policy.io_timeout_ns == 0;
         let has_classes = policy.nr_reserved > 0 || policy.async_depth < policy.queue_depth;
-        let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
+        let nr_requests = policy.nr_requests_of(limits);
         Gathers {
             is_on: is_wanted
                 && !policy.emulation.threads_wait_for_tags()
                 && is_certain
+                && policy.scheduler.is_none()
                 && !has_classes,
             nr_requests: vec![nr_requests; policy.nr_hw_queues as usize],
         }

@@ -28,6 +28,7 @@
 
 pub(crate) mod bios;
 pub(crate) mod cover;
+pub(crate) mod depths;
 pub(crate) mod drained;
 pub(crate) mod durable;
 pub(crate) mod gates;
@@ -46,6 +47,7 @@ pub(crate) mod waits;
 
 use crate::trace::{Kind, Trace};
 use bios::Bios;
+use depths::Depths;
 use durable::Durable;
 use forebay_core::{Policy, QueueLimits};
 use gates::Gatekeeper;
@@ -99,6 +101,7 @@ pub(crate) struct Checks {
     pub(crate) retries: Retries,
     pub(crate) gates: Gatekeeper,
     pub(crate) gathers: Gathers,
+    pub(crate) depths: Depths,
     pub(crate) waits: Waits,
     pub(crate) lines: LineWakes,
     pub(crate) runs: RunLog,
@@ -127,6 +130,7 @@ impl Checks {
             retries: Retries::default(),
             gates: Gatekeeper::new(nr_hctxs),
             gathers: Gathers::new(policy, &limits, bound > 0),
+            depths: Depths::new(policy, &limits),
             waits,
             lines: LineWakes::default(),
             runs: RunLog::new(nr_hctxs),

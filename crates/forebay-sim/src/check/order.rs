@@ -7,7 +7,8 @@
 //! - on a device that fails, any bio, while a retry of the same place is under way. Hence the
 //!   bound.
 //!
-//! If threads wait for tags instead of their bios, each thread's own bios are in order.
+//! If threads wait for tags instead of their bios, each thread's own bios are in order. A scheduler
+//! has an order of its own, so disks with one are not checked here.
 
 use super::bios::{Bios, Stage};
 use super::{Verdict, broken, rules};
@@ -56,6 +57,7 @@ pub(crate) struct Order {
     bound: u64,
     /// Each owner has a line of its own.
     by_owner: bool,
+    is_scheduled: bool,
 }
 
 impl Order {
@@ -65,6 +67,7 @@ impl Order {
             of_slot: Vec::new(),
             bound,
             by_owner: policy.emulation.threads_wait_for_tags(),
+            is_scheduled: !policy.scheduler.is_none(),
         }
     }
 
@@ -73,7 +76,7 @@ impl Order {
         let row = bios.row(slot);
         let at = self.line_of(row.owner);
         let arrivals = &mut self.hctxs[hctx];
-        if row.op == Op::Flush || row.flags.intersects(FLUSHES) {
+        if self.is_scheduled || row.op == Op::Flush || row.flags.intersects(FLUSHES) {
             return;
         }
         if row.flags.contains(BioFlags::NOWAIT) {

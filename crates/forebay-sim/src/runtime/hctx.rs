@@ -119,7 +119,7 @@ impl Hctx {
             file.errors.open(self.at);
         }
         device.stir(&mut world.checks());
-        let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
+        let nr_requests = world.disk.policy.nr_requests_of(&world.disk.limits);
         world.checks().gathers.limited(self.at, nr_requests);
         let inner = Inner { core, driver, nr_requests };
         *self.inner.borrow_mut() = Some(inner);

@@ -10,7 +10,7 @@ use crate::keys::Keys;
 use crate::runtime::shared::Shared;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits};
+use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, SchedulerPolicy};
 use std::sync::Arc;
 
 impl Disk {
@@ -162,7 +162,9 @@ fn open<D: Driver>(
     let mut features = features(&limits, kind.whose);
     settings.apply(&mut limits)?;
     limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
-    let policy = settings.policy(Defaults::default())?;
+    let scheduler = SchedulerPolicy::default_of(&limits);
+    let policy = settings.policy(Defaults { scheduler, ..Defaults::default() })?;
+    let policy = Settings::with_depths(policy, &limits)?;
     let tags = settings.tag_set(&policy)?;
     settings.amend(&mut features);
     let service = settings.service(Defaults::default());

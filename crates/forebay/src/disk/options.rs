@@ -12,7 +12,7 @@ use crate::error::{OpenError, SpecError};
 use crate::info::ImageLock;
 use crate::settings::table::Setting;
 use crate::spec::Spec;
-use forebay_core::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, TagNeed};
+use forebay_core::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, SchedulerPolicy, TagNeed};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -79,6 +79,7 @@ values! {
     PlugPolicy => |policy| policy.name(),
     MergePolicy => |policy| policy.name(),
     KickPolicy => |policy| policy.name(),
+    SchedulerPolicy => |policy| policy.name(),
     TagNeed => |policy| policy.name(),
     FlushPolicy => |policy| policy.name(),
     ImageLock => |lock| lock.name(),
@@ -117,6 +118,14 @@ settings! {
     reserved_tags: u32,
     async_depth: u32,
     nr_hw_queues: u32,
+    scheduler: SchedulerPolicy,
+    device_depth: u32,
+    fifo_batch: u32,
+    read_expire: u64,
+    write_expire: u64,
+    writes_starved: u32,
+    front_merges: bool,
+    prio_aging_expire: u64,
     nr_bios: u32,
     flush: FlushPolicy,
     flush_pending_ms: u64,

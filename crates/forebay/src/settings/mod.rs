@@ -8,7 +8,7 @@ use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::tag_pool::TagPool;
-use forebay_core::{BadKnob, KNOBS, Knob, Policy, QueueLimits, TagNeed, Values};
+use forebay_core::{BadKnob, KNOBS, Knob, Policy, QueueLimits, SchedulerPolicy, TagNeed, Values};
 use std::borrow::Cow;
 use std::sync::Arc;
 use table::{EXCLUSIVE, FUA, MAX_SECTORS_KB, READ_ONLY, SERVICE, Setting, TAG_SET};
@@ -58,6 +58,8 @@ pub(crate) struct Defaults {
     pub(crate) service: bool,
     /// Number of requests at the driver per hardware context; `None` for the layer's default.
     pub(crate) queue_depth: Option<u32>,
+    /// The scheduler of a device without one below. `Auto` means none.
+    pub(crate) scheduler: SchedulerPolicy,
     /// Flushes with nothing to do end at once.
     pub(crate) elide: bool,
     /// The reason if the device can have only one hardware context.
@@ -144,9 +146,18 @@ impl Settings {
     /// Fails if more tags are requested than exist.
     pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
         let is_served = self.service(defaults) || self.policy.emulation.queues_runs();
-        let is_single = is_served || defaults.one_hw_queue.is_some();
         let mut policy = self.policy;
         let is_given = |key| self.given.contains(&key);
+        // Without the key, a scheduler decides how many contexts there are.
+        if !is_given("nr_hw_queues") {
+            policy.nr_hw_queues = 1;
+        }
+        let default = match self.tag_set {
+            None => defaults.scheduler,
+            Some(_) => SchedulerPolicy::None,
+        };
+        policy = policy.with_default_scheduler(default);
+        let is_single = is_served || defaults.one_hw_queue.is_some() || !policy.scheduler.is_none();
         if !is_given("nr_hw_queues") {
             policy.nr_hw_queues = match is_single {
                 // The service thread leads the shared context, and the worker runs only that one.
@@ -170,6 +181,10 @@ impl Settings {
         if let Some(expected) = defaults.one_hw_queue.filter(|_| nr_hw_queues != 1) {
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }
+        if !policy.scheduler.is_none() && nr_hw_queues != 1 {
+            let expected = "1: a scheduler orders the requests of one hardware context";
+            return Err(bad("nr_hw_queues", nr_hw_queues, expected));
+        }
         if let Some(max) = defaults.hw_queues_max.filter(|max| nr_hw_queues > *max) {
             let expected = format!("1 to {max}, the number of queues that the server has");
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
@@ -187,6 +202,22 @@ impl Settings {
         if self.tag_set.is_some() && policy.tag_need == TagNeed::Parts {
             return Err(bad("tag_need", "parts", "auto or one for disks that share a tag_set"));
         }
+        Ok(policy)
+    }
+
+    /// Sets the depths of a policy that follow from the scheduler and the limits.
+    ///
+    /// # Errors
+    /// Fails if more tags are reserved than may be in use.
+    pub(crate) fn with_depths(policy: Policy, limits: &QueueLimits) -> Result<Policy, SpecError> {
+        if policy.scheduler.is_none() {
+            return Ok(policy);
+        }
+        let policy = policy
+            .device_depth(Some(policy.device_depth_of(limits)))
+            .nr_requests(Some(policy.nr_requests_of(limits)));
+        let checked = policy.check();
+        checked.map_err(|BadKnob { knob, value, expected }| bad(knob.key, value, expected))?;
         Ok(policy)
     }
 

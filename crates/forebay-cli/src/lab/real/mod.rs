@@ -82,7 +82,7 @@ fn cell_of(table: &Tags, wake: WakePolicy, nr_jobs: u32) -> Cell {
     Cell {
         spec: format!(
             "model:{name}?data=off&nr_hw_queues=1&queue_depth={nr_tags}&nr_bios={nr_bios}\
-             &wake={wake}"
+             &wake={wake}&scheduler=none"
         ),
         nr_jobs,
         work: Work {

@@ -70,6 +70,17 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("max_sectors_kb", "bs=64k", "4"),
         ("io_timeout_ms", "filename=model:nvme?latency_ns=5000000", "1"),
         ("io_timeout_grace_ms", "filename=model:nvme?latency_ns=5000000 io_timeout_ms=1", "1"),
+        ("scheduler", "iodepth=16 queue_depth=4", "mq-deadline"),
+        ("device_depth", "iodepth=16 scheduler=mq-deadline", "1"),
+        ("fifo_batch", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
+        ("read_expire", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+        ("write_expire", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+        ("writes_starved", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+        (
+            "front_merges",
+            "rw=randread iodepth=32 scheduler=mq-deadline device_depth=1 nr_requests=64",
+            "off",
+        ),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";

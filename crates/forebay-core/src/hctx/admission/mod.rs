@@ -139,6 +139,9 @@ impl HardwareContext {
     #[inline]
     pub(super) fn put_tag(&mut self, tag: Tag, flags: BioFlags) {
         self.tags.put(tag);
+        if let Some(elevator) = &mut self.elevator {
+            elevator.put(tag);
+        }
         if let Some(admission) = &mut self.admission {
             admission.classes.note_put(flags);
         }
@@ -235,6 +238,9 @@ impl HardwareContext {
             self.counters.tag_wakeups.add(nr_woken);
         }
         self.tags.set_nr_requests(nr_requests);
+        if let Some(elevator) = &mut self.elevator {
+            elevator.set_nr_requests(nr_requests);
+        }
         if let Some(admission) = &mut self.admission {
             admission.classes.set_nr_reserved(nr_reserved);
         }

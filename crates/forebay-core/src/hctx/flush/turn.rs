@@ -162,7 +162,8 @@ impl Turn<'_> {
             flush.nr_in_a_row = 0;
         }
         let are_many = !limits.flush_queueable && flush.nr_in_a_row >= NR_IN_A_ROW;
-        are_many && (!self.hctx.dispatch.is_empty() || self.stock_backlog())
+        let has_tagged = !self.hctx.dispatch.is_empty() || self.hctx.nr_scheduled() > 0;
+        are_many && (has_tagged || self.stock_backlog())
     }
 
     /// Issues the flush after the other requests had their turn. Returns whether requests after it

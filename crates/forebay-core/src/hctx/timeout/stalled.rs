@@ -25,6 +25,7 @@ impl HardwareContext {
         // writes has a deadline of its own (F6).
         let is_waiting = !self.backlog.is_empty()
             || !self.dispatch.is_empty()
+            || self.nr_scheduled() > 0
             || self.flush.is_pending() && self.flush.due_ns() == NO_DEADLINE
             || self.admission.as_ref().is_some_and(|admission| !admission.is_empty());
         let timeouts = &mut self.timeouts;

@@ -16,7 +16,7 @@ use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{BlockStatus, QueueLimits};
+use forebay_core::{BlockStatus, QueueLimits, SchedulerPolicy};
 use forebay_model::machines::Preset;
 use forebay_model::{ConfiguredMachine, Machine, ModelFile, Random};
 use std::io;
@@ -56,8 +56,10 @@ pub(in crate::driver) fn open(
         source,
         hint: "; data=off needs none",
     })?;
+    let limits = preset.limits(capacity, block);
     let defaults = Defaults {
         service: true,
+        scheduler: SchedulerPolicy::default_of(&limits),
         queue_depth: Some(preset.queue_depth),
         // Off, though it would be correct: a device of the experiments had no such function.
         elide: false,
@@ -84,7 +86,6 @@ pub(in crate::driver) fn open(
         flush,
         fua,
     ];
-    let limits = preset.limits(capacity, block);
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(DriverDevice::new(ModelDriver { limits, state, store }));
     let facts = device.facts().disk;

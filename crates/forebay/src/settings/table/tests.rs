@@ -77,18 +77,40 @@ fn defaults_that_depend_on_the_disk_are_those_of_open_disks() {
     };
     let default = |key| Setting::named(key).expect("in the table").default_value().to_string();
     assert_eq!(default("service"), "on for model and with tag_set, else off");
-    assert_eq!(default("nr_hw_queues"), "processors + 1; 1 with service=on or run_queue=always");
+    assert_eq!(
+        default("nr_hw_queues"),
+        "processors + 1; 1 with service=on, a scheduler, or run_queue=always"
+    );
     for (spec, service, nr_hw_queues) in [
         ("ram:1M", "off", many),
         (path, "off", many),
         ("ram:1M?service=on", "on", 1),
         ("ram:1M?run_queue=always", "off", 1),
         ("ram:1M?tag_set=defaults", "on", 1),
+        ("ram:1M?scheduler=mq-deadline", "off", 1),
         ("model:nvme", "on", 1),
         ("model:nvme?service=off", "off", many),
     ] {
         check(spec, "service", Some(service));
         check(spec, "nr_hw_queues", Some(&nr_hw_queues.to_string()));
+    }
+    assert_eq!(default("scheduler"), "mq-deadline on rotational models and back ends, else none");
+    for (spec, scheduler, device_depth, nr_requests) in [
+        ("model:hdd", "mq-deadline", "32", "64"),
+        ("model:hdd?scheduler=none", "none", "32", "256"),
+        ("model:hdd?wake=batch", "none", "32", "256"),
+        ("model:hdd?nr_hw_queues=2", "none", "32", "256"),
+        ("model:nvme", "none", "512", "1023"),
+        ("ram:1M", "none", "128", "256"),
+        (path, "none", "128", "256"),
+        ("ram:1M?scheduler=mq-deadline", "mq-deadline", "128", "256"),
+        ("ram:1M?scheduler=mq-deadline&device_depth=1", "mq-deadline", "1", "2"),
+    ] {
+        check(spec, "scheduler", Some(scheduler));
+        if scheduler != "none" {
+            check(spec, "device_depth", Some(device_depth));
+        }
+        check(spec, "nr_requests", Some(nr_requests));
     }
     assert_eq!(default("lock"), "on; off with exclusive=on on a file");
     check(path, "lock", Some("on"));

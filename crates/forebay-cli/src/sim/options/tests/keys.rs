@@ -17,6 +17,13 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("nr_requests", "", "2"),
     ("reserved_tags", "queue_depth=4", "2"),
     ("nr_hw_queues", "", "2"),
+    ("scheduler", "", "mq-deadline"),
+    ("device_depth", "scheduler=mq-deadline", "1"),
+    ("fifo_batch", "scheduler=mq-deadline device_depth=1", "1"),
+    ("read_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+    ("write_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+    ("writes_starved", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+    ("front_merges", "scheduler=mq-deadline device_depth=1", "off"),
     ("flush", "device=sata", "tail"),
     ("elide", "device=sata", "on"),
     ("max_sectors_kb", "", "16"),
@@ -29,6 +36,7 @@ const HONOURED: &[(&str, &str, &str)] = &[
 const REFUSED: &[(&str, &str)] = &[
     ("kick", "per-request"),
     ("async_depth", "3"),
+    ("prio_aging_expire", "3"),
     ("iostats", "off"),
     ("nr_bios", "7"),
     ("service", "off"),
@@ -40,9 +48,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("logical_block_size", "512"),
 ];
 
-/// A load with reads and writes that are adjacent, and with flushes.
+/// A load with reads and writes that are adjacent, with flushes, and with random reads and writes.
 const JOB: &str = "[a]\nrw=rw\nbs=16k\nsize=8m\nio_size=1m\niodepth=16\niodepth_batch=4\nfsync=1\n\
-                   numjobs=2\n";
+                   numjobs=2\n[b]\nrw=randrw\nbs=16k\nsize=1m\niodepth=16\n";
 
 /// Returns all counts of a run with these settings.
 fn run(settings: &Settings) -> String {

@@ -1,0 +1,165 @@
+//! Requests between their tag and the device, in a context with a scheduler.
+//!
+//! A request takes its tag by the same rules as without a scheduler. Then it is queued in the
+//! [`Elevator`](crate::sched::Elevator), which chooses the next one whenever the device has room.
+//! Before it takes a tag, it merges with a queued request if it can, and the grown request with its
+//! own neighbours. So bios merge that come from different threads, or from different plugs.
+//!
+//! - Q4 a queued request has a tag, and its row of the table says `Queued`. Exactly these requests
+//!   are in the scheduler.
+//! - Q5 at most `device_depth` requests that the scheduler has handed out have tags at once. A
+//!   request that a busy driver refused, or that has another step to take, counts among them, and
+//!   goes before all that are queued.
+//! - Q6 requests merge only if all rules of [`crate::merge`] hold. A part of a bio, a retry, and a
+//!   request that flushes never merge.
+//! - Q7 every queued request is issued or ended: a completion or the scheduler's deadline brings
+//!   the next turn; and if the device is gone, no limit holds any back (H3).
+//!
+//! Counterpart in Linux: `block/blk-mq-sched.c`.
+
+use crate::bio::BioFlags;
+use crate::hctx::dispatch::{Next, note_wait};
+use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
+use crate::merge;
+use crate::policy::MergePolicy;
+use crate::request::Request;
+use crate::sched::Position;
+use crate::tag::Tag;
+
+impl HardwareContext {
+    /// Returns the number of requests in the scheduler.
+    #[inline]
+    pub(super) fn nr_scheduled(&self) -> usize {
+        self.elevator.as_ref().map_or(0, |elevator| elevator.nr_queued())
+    }
+
+    /// Returns whether the number of requests at the device lets another one be issued.
+    #[inline]
+    pub(super) fn has_room_at_device(&self) -> bool {
+        match &self.elevator {
+            None => self.nr_in_flight < self.tags.nr_requests(),
+            Some(elevator) => elevator.has_room(),
+        }
+    }
+
+    /// Returns the request of a queued tag.
+    fn queued_mut(&mut self, tag: Tag) -> &mut Request {
+        let slot = &mut self.table[tag.index()];
+        assert!(slot.state == SlotState::Queued, "the scheduler has requests that are queued");
+        slot.rq.as_mut().expect("a queued tag has a request")
+    }
+
+    /// Merges the oldest request of the backlog, which has no tag, with a queued one. Returns
+    /// whether it did.
+    fn merge_oldest(&mut self, now: u64) -> bool {
+        let Some(rq) = self.backlog.front() else { return false };
+        if rq.nomerge || !rq.is_whole_data() || self.policy.nomerges != MergePolicy::All {
+            return false;
+        }
+        let Some(elevator) = self.elevator.as_deref() else { return false };
+        let found = elevator.neighbours(None, rq);
+        [found.before, found.after, found.discard]
+            .into_iter()
+            .flatten()
+            .any(|tag| self.merge_oldest_into(tag, now))
+    }
+
+    /// Merges the oldest request of the backlog with that of a queued tag, if the limits allow it.
+    #[inline(never)]
+    fn merge_oldest_into(&mut self, tag: Tag, now: u64) -> bool {
+        let (nr_waited, limits) = (self.nr_waited, self.limits);
+        let Some(mut rq) = self.pop_backlog() else { return false };
+        let (op, nr_bios, waited_ns) = (rq.op, rq.nr_bios, now.saturating_sub(rq.unplugged_ns));
+        if nr_waited > 0 {
+            note_wait(&mut rq, &mut self.splits, waited_ns);
+        }
+        match merge::try_join(&limits, self.queued_mut(tag), rq) {
+            Ok(kind) => {
+                self.counters.merges.count(op, kind, nr_bios);
+                self.note_growth(tag);
+                true
+            }
+            Err(rq) => {
+                self.backlog.push_front(rq);
+                self.nr_waited = nr_waited;
+                false
+            }
+        }
+    }
+
+    /// Records that the request of a queued tag has grown, and merges it with those that it now
+    /// touches.
+    fn note_growth(&mut self, tag: Tag) {
+        let Some(elevator) = self.elevator.as_deref_mut() else { return };
+        let rq = self.table[tag.index()].rq.as_ref().expect("a queued tag has a request");
+        elevator.grown(tag, rq);
+        let found = elevator.neighbours(Some(tag), rq);
+        if let Some(after) = found.after {
+            self.absorb(tag, after);
+        } else if let Some(before) = found.before {
+            self.absorb(before, tag);
+        }
+    }
+
+    /// Merges the request of `tag` into that of `into`, its predecessor on the device.
+    fn absorb(&mut self, into: Tag, tag: Tag) {
+        let slot = &mut self.table[tag.index()];
+        let Some(rq) = slot.rq.take() else { return };
+        let limits = self.limits;
+        let (op, flags, nr_bios) = (rq.op, rq.flags, rq.nr_bios);
+        match merge::try_join(&limits, self.queued_mut(into), rq) {
+            Err(rq) => self.table[tag.index()].rq = Some(rq),
+            Ok(kind) => {
+                self.table[tag.index()].state = SlotState::Idle;
+                self.counters.merges.count(op, kind, nr_bios);
+                let grown = self.table[into.index()].rq.as_ref();
+                if let (Some(elevator), Some(grown)) = (self.elevator.as_deref_mut(), grown) {
+                    elevator.absorbed(into, tag);
+                    elevator.grown(into, grown);
+                }
+                self.put_tag(tag, flags);
+            }
+        }
+    }
+
+    /// Queues a request that has a tag.
+    fn queue(&mut self, tag: Tag, rq: Request) {
+        let Some(elevator) = self.elevator.as_deref_mut() else { return };
+        // A request whose flush is done has waited already.
+        let at = match rq.flags.contains(BioFlags::PREFLUSH) {
+            true => Position::Head,
+            false => Position::Tail,
+        };
+        elevator.insert(tag, &rq, at);
+        self.table[tag.index()] = Slot { state: SlotState::Queued, rq: Some(rq) };
+    }
+}
+
+impl Turn<'_> {
+    /// Returns the next request to issue, in a context with a scheduler. First queues all requests
+    /// that can get a tag, so that the scheduler chooses among them.
+    #[inline(never)]
+    pub(super) fn next_scheduled(&mut self) -> Next {
+        while self.stock_backlog() {
+            if self.hctx.merge_oldest(self.now) {
+                continue;
+            }
+            match self.next_tagged() {
+                Next::Data(tag, rq) => self.hctx.queue(tag, rq),
+                Next::NoData => return Next::NoData,
+                Next::None => break,
+            }
+        }
+        let hctx = &mut *self.hctx;
+        let is_gone = hctx.device.is_failed();
+        let Some(tag) = hctx.elevator.as_mut().and_then(|elevator| elevator.next(is_gone)) else {
+            return Next::None;
+        };
+        let slot = &mut hctx.table[tag.index()];
+        assert!(slot.state == SlotState::Queued, "the scheduler has requests that are queued");
+        slot.state = SlotState::Idle;
+        let mut rq = slot.rq.take().expect("a queued tag has a request");
+        rq.seal();
+        Next::Data(tag, rq)
+    }
+}

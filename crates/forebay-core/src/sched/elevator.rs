@@ -1,0 +1,156 @@
+//! The elevator of a hardware context: its scheduler, and the requests that it has handed out.
+//!
+//! Counterpart in Linux: `struct elevator_queue` with `block/blk-mq-sched.c`.
+
+use crate::limits::QueueLimits;
+use crate::plant::plants;
+use crate::policy::Policy;
+use crate::request::Request;
+use crate::sched::mq_deadline::MqDeadline;
+use crate::sched::{Neighbours, Position, Queued, Scheduler};
+use crate::scheduling::SchedulerPolicy;
+use crate::tag::{QUEUE_DEPTH_MAX, Tag};
+use alloc::boxed::Box;
+
+/// The tag of a request that has none yet.
+const NO_TAG: Tag = Tag::from_index(u16::MAX as usize);
+
+const _: () = assert!(QUEUE_DEPTH_MAX <= NO_TAG.index() as u32);
+
+/// The scheduler of a context, and how many of its requests are at the device.
+#[derive(Debug)]
+pub(crate) struct Elevator {
+    kind: Kind,
+    /// The requests that the scheduler has handed out and that still have their tags: when each was
+    /// handed out. By tag.
+    out: Box<[Option<u64>]>,
+    nr_out: u32,
+    device_depth: u32,
+    /// The time of the current turn.
+    now: u64,
+}
+
+/// Each scheduler. A call is a jump by number, and no pointer is followed.
+#[derive(Debug)]
+enum Kind {
+    MqDeadline(MqDeadline),
+}
+
+/// Calls a function of the scheduler.
+macro_rules! scheduler {
+    ($elevator:expr, $name:ident($($argument:expr),*)) => {
+        match &$elevator.kind {
+            Kind::MqDeadline(it) => it.$name($($argument),*),
+        }
+    };
+    (mut $elevator:expr, $name:ident($($argument:expr),*)) => {
+        match &mut $elevator.kind {
+            Kind::MqDeadline(it) => it.$name($($argument),*),
+        }
+    };
+}
+
+impl Elevator {
+    /// Creates the elevator of a context with `depth` tags, of which `nr_requests` may be in use.
+    /// Returns `None` without a scheduler.
+    pub(crate) fn new(
+        policy: &Policy,
+        limits: &QueueLimits,
+        depth: u32,
+        nr_requests: u32,
+    ) -> Option<Box<Elevator>> {
+        let mut kind = match policy.scheduler {
+            SchedulerPolicy::Auto | SchedulerPolicy::None => return None,
+            SchedulerPolicy::MqDeadline => {
+                Kind::MqDeadline(MqDeadline::new(policy.mq_deadline, depth))
+            }
+        };
+        let device_depth = policy.device_depth_of(limits);
+        match &mut kind {
+            Kind::MqDeadline(it) => it.set_depths(device_depth, nr_requests),
+        }
+        let out = (0..depth).map(|_| None).collect();
+        Some(Box::new(Elevator { kind, out, nr_out: 0, device_depth, now: 0 }))
+    }
+
+    /// Records that `nr_requests` tags may be in use.
+    pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
+        scheduler!(mut self, set_depths(self.device_depth, nr_requests));
+    }
+
+    /// Records the time of the turn that begins.
+    #[inline(never)]
+    pub(crate) fn begin_turn(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// Returns the number of requests that wait here.
+    pub(crate) fn nr_queued(&self) -> usize {
+        scheduler!(self, nr_queued())
+    }
+
+    /// Returns whether the device may get another request.
+    pub(crate) fn has_room(&self) -> bool {
+        self.nr_out < self.device_depth || plants!(IgnoreDeviceDepth)
+    }
+
+    /// Queues a request under its tag.
+    pub(crate) fn insert(&mut self, tag: Tag, rq: &Request, at: Position) {
+        let now = self.now;
+        scheduler!(mut self, insert(queued(tag, rq), at, now));
+    }
+
+    /// Returns the queued requests that a request may merge with. Its tag is `tag` if it is queued.
+    pub(crate) fn neighbours(&self, tag: Option<Tag>, rq: &Request) -> Neighbours {
+        scheduler!(self, neighbours(&queued(tag.unwrap_or(NO_TAG), rq)))
+    }
+
+    /// Records that another request was merged into a queued one.
+    pub(crate) fn grown(&mut self, tag: Tag, rq: &Request) {
+        scheduler!(mut self, grown(tag, rq.start, rq.len));
+    }
+
+    /// Removes the request of `tag`, which was merged into that of `into`.
+    pub(crate) fn absorbed(&mut self, into: Tag, tag: Tag) {
+        scheduler!(mut self, absorbed(into, tag));
+    }
+
+    /// Removes and returns the request to issue next. `is_gone`: the device takes no more requests,
+    /// and those at the device may never end. So all that are queued are handed out, to be ended
+    /// (H3).
+    pub(crate) fn next(&mut self, is_gone: bool) -> Option<Tag> {
+        if !self.has_room() && !is_gone {
+            return None;
+        }
+        let now = self.now;
+        let tag = match is_gone {
+            true => scheduler!(mut self, next_any())?,
+            false => scheduler!(mut self, next(now))?,
+        };
+        self.out[tag.index()] = Some(now);
+        self.nr_out += 1;
+        Some(tag)
+    }
+
+    /// Records that a tag was put.
+    // A call, so that the path without a scheduler keeps its registers.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn put(&mut self, tag: Tag) {
+        let Some(since_ns) = self.out[tag.index()].take() else { return };
+        self.nr_out -= 1;
+        let now = self.now;
+        scheduler!(mut self, completed(tag, now, now.saturating_sub(since_ns)));
+    }
+
+    /// Returns when a turn is due although nothing else happens. `u64::MAX` means never.
+    pub(crate) fn next_at_ns(&self) -> u64 {
+        scheduler!(self, next_at_ns())
+    }
+}
+
+/// Returns the part of a request that the scheduler keeps.
+fn queued(tag: Tag, rq: &Request) -> Queued {
+    let (op, origin, start, len) = (rq.op, rq.origin, rq.start, rq.len);
+    Queued { tag, op, origin, start, len, since_ns: rq.unplugged_ns }
+}

@@ -1,0 +1,101 @@
+//! I/O schedulers: the order in which requests that have a tag reach the device.
+//!
+//! Counterpart in Linux: `struct elevator_mq_ops` (`block/elevator.h`). Each scheduler is one file.
+//! It is a value that neither reads a clock nor calls a driver, and it holds no requests: only
+//! their tags, and the properties that its rules need ([`Queued`]). The requests stay in the table
+//! of the hardware context, which calls the scheduler, merges, and issues.
+//!
+//! The tags of a context with a scheduler are *scheduler tags*, as in Linux: a request waits for
+//! one as without a scheduler, by the same rules (`wake=`, classes, gathering). With its tag it is
+//! queued here. At most `device_depth` of the queued requests are at the device at once.
+
+mod choice;
+mod elevator;
+mod mq_deadline;
+mod sorted;
+mod tag_list;
+
+pub(crate) use elevator::Elevator;
+
+use crate::bio::Op;
+use crate::origin::Origin;
+use crate::tag::Tag;
+
+/// The part of a request that a scheduler keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queued {
+    /// The tag, which no other queued request has.
+    pub(crate) tag: Tag,
+    pub(crate) op: Op,
+    pub(crate) origin: Origin,
+    /// The first byte on the device, and the number of bytes.
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    /// When the request left its plug, in nanoseconds. Requests of different threads can be out of
+    /// order.
+    pub(crate) since_ns: u64,
+}
+
+/// Where a request is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// Before all others of its class, in any order of addresses: it has waited for its flush.
+    Head,
+    /// By the rules of the scheduler.
+    Tail,
+}
+
+/// Queued requests that a request may merge with, as far as the scheduler can see: the operation,
+/// the origin and the place are right. The context checks the other rules (`merge.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Neighbours {
+    /// The request that ends where this one starts.
+    pub(crate) before: Option<Tag>,
+    /// The request that starts where this one ends.
+    pub(crate) after: Option<Tag>,
+    /// For a discard: the newest other discard, if neither is adjacent (M4).
+    pub(crate) discard: Option<Tag>,
+}
+
+/// An I/O scheduler. Times are nanoseconds of any monotonic clock.
+///
+/// A request goes through it once: [`insert`](Self::insert), [`next`](Self::next),
+/// [`completed`](Self::completed). In between, [`grown`](Self::grown) and
+/// [`absorbed`](Self::absorbed) report merges. Flushes never reach it.
+pub(crate) trait Scheduler {
+    /// Queues a request.
+    fn insert(&mut self, rq: Queued, at: Position, now: u64);
+
+    /// Returns the queued requests that `rq` may merge with. `rq` may be queued itself, and is then
+    /// not among them.
+    fn neighbours(&self, rq: &Queued) -> Neighbours;
+
+    /// Records that a queued request has a new range, because another was merged into it.
+    fn grown(&mut self, tag: Tag, start: u64, len: u64);
+
+    /// Removes `tag`, whose request was merged into `into`, as if it had never been queued. Its
+    /// deadline applies to `into` if it is earlier.
+    fn absorbed(&mut self, into: Tag, tag: Tag);
+
+    /// Removes and returns the request to issue next. Returns `None` if none is queued, or none may
+    /// be issued before a completion, an insertion, or [`next_at_ns`](Self::next_at_ns).
+    fn next(&mut self, now: u64) -> Option<Tag>;
+
+    /// Removes and returns any queued request. Called for a device that is gone, where the order
+    /// does not matter, and where those that it has may never complete.
+    fn next_any(&mut self) -> Option<Tag>;
+
+    /// Records that a request that [`next`](Self::next) returned is done, `device_ns` after it was
+    /// issued.
+    fn completed(&mut self, tag: Tag, now: u64, device_ns: u64);
+
+    /// Returns the number of queued requests.
+    fn nr_queued(&self) -> usize;
+
+    /// Returns when `next` may return a request although nothing else happens. `u64::MAX` means
+    /// never.
+    fn next_at_ns(&self) -> u64;
+
+    /// Records how many requests may be at the device, and how many tags may be in use.
+    fn set_depths(&mut self, device_depth: u32, nr_requests: u32);
+}

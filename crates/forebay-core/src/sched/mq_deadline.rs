@@ -1,0 +1,351 @@
+//! `mq-deadline`: batches in the order of the addresses, and a deadline for each request.
+//!
+//! Source: the rules and defaults of Linux 6.12 (`block/mq-deadline.c`). Differences: discards and
+//! write-zeroes are writes, as there; zones are missing; and the limit on asynchronous requests
+//! (`async_depth`) is that of every hardware context (`hctx/admission/classes.rs`).
+//!
+//! A request has a class (that of its priority) and a direction: read, or write. For each pair
+//! there is a list sorted by address, and a FIFO with a deadline for each request.
+//!
+//! - DL1 *Batches.* Requests of one class and direction go in the order of their addresses, from
+//!   the one after the last that went, up to `fifo_batch` in a row. There is no wrap to the lowest
+//!   address: a batch also ends at the highest one.
+//! - DL2 *Direction.* A new batch is one of reads if any wait. Writes that wait get a batch after
+//!   reads went before them `writes_starved` times.
+//! - DL3 *Deadlines.* A new batch begins with the oldest request of its direction, if the deadline
+//!   of that has passed, or if no request has a higher address than the last; otherwise with the
+//!   next address. A deadline is `read_expire` or `write_expire` after the insertion.
+//! - DL4 *Classes.* A request of a lower class goes only if no request of a higher class is queued
+//!   or at the device.
+//! - DL5 *Aging.* Unless it has waited for `prio_aging_expire`: then it goes before the higher
+//!   classes.
+//! - DL6 *Head.* Requests that are inserted at the head go before all others of their class, in
+//!   their order, and do not merge.
+//! - DL7 *Merges.* A request that absorbs another one takes its place in the FIFO, with its
+//!   deadline, if that is earlier. Merges at the front can be turned off (`front_merges`).
+
+use crate::bio::Op;
+use crate::origin::Origin;
+use crate::sched::sorted::SortedTags;
+use crate::sched::tag_list::{Links, TagList};
+use crate::sched::{Neighbours, Position, Queued, Scheduler};
+use crate::scheduling::MqDeadlineParams;
+use crate::tag::Tag;
+use alloc::boxed::Box;
+
+/// The direction of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    fn of(op: Op) -> Direction {
+        match op {
+            Op::Read => Direction::Read,
+            Op::Write | Op::Flush | Op::Discard | Op::WriteZeroes => Direction::Write,
+        }
+    }
+}
+
+/// The requests of one class.
+#[derive(Clone, Debug, Default)]
+struct OfClass {
+    /// Requests that were inserted at the head (DL6).
+    head: TagList,
+    /// By direction.
+    sorted: [SortedTags; 2],
+    fifo: [TagList; 2],
+    /// The start of the last request that went.
+    latest: [u64; 2],
+    /// How many requests are queued, or went and are not completed.
+    nr_inside: u32,
+}
+
+/// A tag's request.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    rq: Queued,
+    deadline_ns: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Not in the scheduler.
+    None,
+    /// In the list of requests that were inserted at the head.
+    Head,
+    /// In the sorted list and in the FIFO of its direction.
+    Sorted,
+    /// Handed out and not completed.
+    Out,
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub(crate) struct MqDeadline {
+    params: MqDeadlineParams,
+    /// By tag.
+    rows: Box<[Row]>,
+    links: Links,
+    /// By class, the highest first.
+    classes: [OfClass; 3],
+    nr_queued: usize,
+    /// The direction of the current batch, and how many requests of it went.
+    direction: Direction,
+    nr_in_batch: u32,
+    /// How often reads went before waiting writes.
+    nr_starved: u32,
+    /// The discard that was inserted last, while it is queued.
+    newest_discard: Option<Tag>,
+}
+
+impl MqDeadline {
+    /// Creates the scheduler of a context with `depth` tags.
+    pub(crate) fn new(params: MqDeadlineParams, depth: u32) -> MqDeadline {
+        let rq = Queued {
+            tag: Tag::from_index(0),
+            op: Op::Read,
+            origin: Origin::NONE,
+            start: 0,
+            len: 0,
+            since_ns: 0,
+        };
+        MqDeadline {
+            params,
+            rows: (0..depth).map(|_| Row { rq, deadline_ns: 0, place: Place::None }).collect(),
+            links: Links::new(depth),
+            classes: Default::default(),
+            nr_queued: 0,
+            direction: Direction::Read,
+            nr_in_batch: 0,
+            nr_starved: 0,
+            newest_discard: None,
+        }
+    }
+
+    fn row(&self, tag: Tag) -> &Row {
+        &self.rows[tag.index()]
+    }
+
+    /// Returns the next request of a class. `before_ns`: only one that has waited since that time.
+    fn next_of(&mut self, class: usize, now: u64, before_ns: u64) -> Option<Tag> {
+        let of_class = &self.classes[class];
+        if let Some(tag) = of_class.head.first() {
+            return (self.row(tag).rq.since_ns <= before_ns).then_some(tag);
+        }
+        let from = |direction: Direction| {
+            let latest = of_class.latest[direction as usize];
+            of_class.sorted[direction as usize].first_from(latest)
+        };
+        let next = from(self.direction);
+        let goes_on = self.nr_in_batch < self.params.fifo_batch;
+        let tag = match next {
+            Some(tag) if goes_on => tag,
+            _ => {
+                let [reads, writes] = [of_class.fifo[0].first(), of_class.fifo[1].first()];
+                // DL2.
+                let direction = match (reads, writes) {
+                    (None, None) => return None,
+                    (Some(_), None) => Direction::Read,
+                    (None, Some(_)) => Direction::Write,
+                    (Some(_), Some(_)) => {
+                        let is_starved = self.nr_starved >= self.params.writes_starved;
+                        self.nr_starved += 1;
+                        match is_starved {
+                            true => Direction::Write,
+                            false => Direction::Read,
+                        }
+                    }
+                };
+                if direction == Direction::Write {
+                    self.nr_starved = 0;
+                }
+                // DL3.
+                let oldest = [reads, writes][direction as usize]?;
+                let is_expired = self.row(oldest).deadline_ns <= now;
+                let first = from(direction).filter(|_| !is_expired).unwrap_or(oldest);
+                (self.direction, self.nr_in_batch) = (direction, 0);
+                first
+            }
+        };
+        if self.row(tag).rq.since_ns > before_ns {
+            return None;
+        }
+        self.nr_in_batch += 1;
+        Some(tag)
+    }
+
+    /// Hands a request out.
+    fn take(&mut self, tag: Tag) -> Tag {
+        let Row { rq, place, .. } = self.rows[tag.index()];
+        self.remove(tag);
+        self.rows[tag.index()].place = Place::Out;
+        if place == Place::Sorted {
+            let direction = Direction::of(rq.op);
+            self.classes[class_of(&rq)].latest[direction as usize] = rq.start;
+        }
+        tag
+    }
+
+    /// Removes a queued request from its lists.
+    fn remove(&mut self, tag: Tag) {
+        let Row { rq, place, .. } = self.rows[tag.index()];
+        let direction = Direction::of(rq.op) as usize;
+        let of_class = &mut self.classes[class_of(&rq)];
+        match place {
+            Place::Head => of_class.head.remove(tag, &mut self.links),
+            Place::Sorted => {
+                of_class.sorted[direction].remove(rq.start, tag);
+                of_class.fifo[direction].remove(tag, &mut self.links);
+            }
+            Place::None | Place::Out => unreachable!("the request is queued"),
+        }
+        self.nr_queued -= 1;
+        if self.newest_discard == Some(tag) {
+            self.newest_discard = None;
+        }
+    }
+
+    /// Returns a request that has waited for too long behind higher classes (DL5).
+    fn next_aged(&mut self, now: u64) -> Option<Tag> {
+        let nr_classes = self.classes.iter().filter(|of_class| of_class.nr_inside > 0).count();
+        let before_ns = now.checked_sub(self.params.prio_aging_expire_ns)?;
+        if nr_classes < 2 {
+            return None;
+        }
+        (1..self.classes.len()).find_map(|class| self.next_of(class, now, before_ns))
+    }
+}
+
+fn class_of(rq: &Queued) -> usize {
+    rq.origin.priority().class() as usize
+}
+
+/// Returns whether two requests may merge, as far as the scheduler can see.
+fn are_alike(rq: &Queued, other: &Queued) -> bool {
+    rq.tag != other.tag && rq.op == other.op && rq.origin == other.origin
+}
+
+impl Scheduler for MqDeadline {
+    fn insert(&mut self, rq: Queued, at: Position, now: u64) {
+        let direction = Direction::of(rq.op);
+        let expire_ns = match direction {
+            Direction::Read => self.params.read_expire_ns,
+            Direction::Write => self.params.write_expire_ns,
+        };
+        let of_class = &mut self.classes[class_of(&rq)];
+        of_class.nr_inside += 1;
+        self.nr_queued += 1;
+        let place = match at {
+            Position::Head => {
+                of_class.head.push_back(rq.tag, &mut self.links);
+                Place::Head
+            }
+            Position::Tail => {
+                of_class.sorted[direction as usize].insert(rq.start, rq.tag);
+                of_class.fifo[direction as usize].push_back(rq.tag, &mut self.links);
+                if rq.op == Op::Discard {
+                    self.newest_discard = Some(rq.tag);
+                }
+                Place::Sorted
+            }
+        };
+        let deadline_ns = now.saturating_add(expire_ns);
+        self.rows[rq.tag.index()] = Row { rq, deadline_ns, place };
+    }
+
+    fn neighbours(&self, rq: &Queued) -> Neighbours {
+        let sorted = &self.classes[class_of(rq)].sorted[Direction::of(rq.op) as usize];
+        let is_alike = |tag: &Tag| are_alike(rq, &self.row(*tag).rq);
+        let ends_here = |tag: &Tag| {
+            let before = &self.row(*tag).rq;
+            before.start + before.len == rq.start
+        };
+        let after = match self.params.front_merges {
+            true => sorted.at(rq.start + rq.len).find(is_alike),
+            false => None,
+        };
+        Neighbours {
+            before: sorted.below(rq.start).filter(ends_here).find(is_alike),
+            after,
+            discard: self.newest_discard.filter(is_alike),
+        }
+    }
+
+    fn grown(&mut self, tag: Tag, start: u64, len: u64) {
+        let Row { rq, place, .. } = &mut self.rows[tag.index()];
+        if start != rq.start && *place == Place::Sorted {
+            let sorted = &mut self.classes[class_of(rq)].sorted[Direction::of(rq.op) as usize];
+            sorted.remove(rq.start, tag);
+            sorted.insert(start, tag);
+        }
+        (rq.start, rq.len) = (start, len);
+    }
+
+    fn absorbed(&mut self, into: Tag, tag: Tag) {
+        let (mut kept, gone) = (*self.row(into), *self.row(tag));
+        assert!((kept.place, gone.place) == (Place::Sorted, Place::Sorted), "both are queued");
+        // DL7.
+        if gone.deadline_ns < kept.deadline_ns {
+            let direction = Direction::of(kept.rq.op) as usize;
+            let fifo = &mut self.classes[class_of(&kept.rq)].fifo[direction];
+            fifo.remove(into, &mut self.links);
+            fifo.insert_before(tag, into, &mut self.links);
+            kept.deadline_ns = gone.deadline_ns;
+            self.rows[into.index()] = kept;
+        }
+        self.remove(tag);
+        self.rows[tag.index()].place = Place::None;
+        self.classes[class_of(&gone.rq)].nr_inside -= 1;
+    }
+
+    fn next(&mut self, now: u64) -> Option<Tag> {
+        if self.nr_queued == 0 {
+            return None;
+        }
+        if let Some(tag) = self.next_aged(now) {
+            return Some(self.take(tag));
+        }
+        for class in 0..self.classes.len() {
+            if let Some(tag) = self.next_of(class, now, u64::MAX) {
+                return Some(self.take(tag));
+            }
+            // DL4.
+            if self.classes[class].nr_inside > 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn next_any(&mut self) -> Option<Tag> {
+        let lists = |of_class: &OfClass| [of_class.head, of_class.fifo[0], of_class.fifo[1]];
+        let tag = self.classes.iter().flat_map(lists).find_map(|list| list.first())?;
+        Some(self.take(tag))
+    }
+
+    fn completed(&mut self, tag: Tag, _now: u64, _device_ns: u64) {
+        let row = &mut self.rows[tag.index()];
+        assert!(row.place == Place::Out, "a completed request was handed out");
+        row.place = Place::None;
+        self.classes[class_of(&row.rq)].nr_inside -= 1;
+    }
+
+    fn nr_queued(&self) -> usize {
+        self.nr_queued
+    }
+
+    fn next_at_ns(&self) -> u64 {
+        // Deadlines change only the order. A request waits for a completion, of its own class or of
+        // a higher one.
+        u64::MAX
+    }
+
+    fn set_depths(&mut self, _device_depth: u32, _nr_requests: u32) {}
+}
+
+#[cfg(test)]
+mod tests;

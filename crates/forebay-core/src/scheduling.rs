@@ -1,0 +1,61 @@
+//! Settings of I/O schedulers.
+
+use crate::setters::with_setters;
+
+/// The I/O scheduler, which chooses the order in which requests reach the device.
+///
+/// A disk with a scheduler has one hardware context, so that the scheduler sees all requests.
+/// Counterpart in Linux: `/sys/block/X/queue/scheduler`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SchedulerPolicy {
+    /// The library chooses when it opens the disk: `mq-deadline` for a rotational device without a
+    /// scheduler below, otherwise none. In this crate it means none.
+    #[default]
+    Auto,
+    /// None: requests reach the device in the order of their tags.
+    None,
+    /// `mq-deadline`: batches in the order of the addresses, with a deadline for each request.
+    MqDeadline,
+}
+
+impl SchedulerPolicy {
+    /// All schedulers.
+    pub const ALL: [SchedulerPolicy; 3] =
+        [SchedulerPolicy::Auto, SchedulerPolicy::None, SchedulerPolicy::MqDeadline];
+
+    /// Returns the name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SchedulerPolicy::Auto => "auto",
+            SchedulerPolicy::None => "none",
+            SchedulerPolicy::MqDeadline => "mq-deadline",
+        }
+    }
+
+    /// Returns whether requests are not scheduled.
+    pub const fn is_none(self) -> bool {
+        matches!(self, SchedulerPolicy::Auto | SchedulerPolicy::None)
+    }
+}
+
+with_setters! {
+    /// The parameters of `mq-deadline`, with the names and the defaults of Linux.
+    ///
+    /// Counterparts in Linux: the files in `/sys/block/X/queue/iosched`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MqDeadlineParams {
+        /// The most requests of one direction in a row in the order of their addresses; at least 1.
+        pub fifo_batch: u32 = 16,
+        /// The time from the insertion of a read to its deadline, in nanoseconds.
+        pub read_expire_ns: u64 = 500_000_000,
+        /// The time from the insertion of a write to its deadline, in nanoseconds.
+        pub write_expire_ns: u64 = 5_000_000_000,
+        /// How many batches of reads may go before writes that wait.
+        pub writes_starved: u32 = 2,
+        /// Whether a request may merge with the one that follows it on the device.
+        pub front_merges: bool = true,
+        /// How long a request waits at most for those of a higher class, in nanoseconds.
+        pub prio_aging_expire_ns: u64 = 10_000_000_000,
+    }
+}
