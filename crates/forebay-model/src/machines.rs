@@ -29,7 +29,7 @@ pub struct Preset {
     pub flush_queueable: bool,
     /// The constants, in order.
     pub parameters: &'static [Parameter],
-    build: fn(&[u64]) -> Box<dyn Machine>,
+    build: fn(&[u64], u64) -> Box<dyn Machine>,
 }
 
 /// The largest request of the experiments with reads of 1 MiB: `max_sectors_kb` was 256.
@@ -48,7 +48,7 @@ pub static ALL: [Preset; 5] = [
         volatile_cache: false,
         flush_queueable: true,
         parameters: HddParams::PARAMETERS,
-        build: |values| Box::new(Hdd::new(HddParams::from_values(values))),
+        build: |values, size| Box::new(Hdd::new(HddParams::from_values(values), size)),
     },
     Preset {
         name: "ssd-sas",
@@ -60,7 +60,7 @@ pub static ALL: [Preset; 5] = [
         volatile_cache: false,
         flush_queueable: true,
         parameters: SsdSasParams::PARAMETERS,
-        build: |values| Box::new(SsdSas::new(SsdSasParams::from_values(values))),
+        build: |values, _| Box::new(SsdSas::new(SsdSasParams::from_values(values))),
     },
     Preset {
         name: "nvme",
@@ -73,7 +73,7 @@ pub static ALL: [Preset; 5] = [
         volatile_cache: false,
         flush_queueable: true,
         parameters: NvmeParams::PARAMETERS,
-        build: |values| Box::new(Nvme::new(NvmeParams::from_values(values))),
+        build: |values, _| Box::new(Nvme::new(NvmeParams::from_values(values))),
     },
     Preset {
         name: "virtio-ram",
@@ -86,7 +86,7 @@ pub static ALL: [Preset; 5] = [
         volatile_cache: false,
         flush_queueable: true,
         parameters: VirtioRamParams::PARAMETERS,
-        build: |values| Box::new(VirtioRam::new(VirtioRamParams::from_values(values))),
+        build: |values, _| Box::new(VirtioRam::new(VirtioRamParams::from_values(values))),
     },
     Preset {
         name: "sata",
@@ -98,7 +98,7 @@ pub static ALL: [Preset; 5] = [
         volatile_cache: true,
         flush_queueable: false,
         parameters: SataParams::PARAMETERS,
-        build: |values| Box::new(Sata::new(SataParams::from_values(values))),
+        build: |values, _| Box::new(Sata::new(SataParams::from_values(values))),
     },
 ];
 
@@ -108,21 +108,21 @@ pub fn named(name: &str) -> Option<&'static Preset> {
 }
 
 impl Preset {
-    /// Creates the machine with its published constants.
+    /// Creates the machine with its published constants and size.
     pub fn machine(&self) -> Box<dyn Machine> {
-        self.machine_of(&self.defaults())
+        self.machine_of(&self.defaults(), self.capacity_bytes)
     }
 
-    /// Creates the machine with these constants, in the order of its parameters.
+    /// Creates the machine with these constants, in the order of its parameters, and this size.
     ///
     /// # Panics
-    /// Panics if the number of values is wrong or a value is out of range.
-    pub fn machine_of(&self, values: &[u64]) -> Box<dyn Machine> {
+    /// Panics if the number of values is wrong or a value is out of range, or if the size is 0.
+    pub fn machine_of(&self, values: &[u64], capacity_bytes: u64) -> Box<dyn Machine> {
         for (parameter, value) in self.parameters.iter().zip(values) {
             let Parameter { name, min, max, .. } = parameter;
             assert!((min..=max).contains(&value), "{name} is {value}, not {min} to {max}");
         }
-        (self.build)(values)
+        (self.build)(values, capacity_bytes)
     }
 
     /// Returns the published constants, in the order of the parameters.
@@ -178,8 +178,11 @@ mod tests {
 
     #[test]
     fn constants_are_in_the_order_of_their_names() {
-        let params = HddParams::from_values(&[1, 2000, 3]);
-        assert_eq!(params, HddParams { seek_ns: 1, bytes_per_s: 2000, nr_sorted: 3 });
+        let params = HddParams::from_values(&[1, 2000, 3, 4, 5]);
+        let (stroke_ns, turn_ns) = (4, 5);
+        let expected =
+            HddParams { seek_ns: 1, bytes_per_s: 2000, nr_sorted: 3, stroke_ns, turn_ns };
+        assert_eq!(params, expected);
         assert_eq!(HddParams::default(), HddParams::from_values(&ALL[0].defaults()));
         let what = named("hdd").map(|hdd| hdd.parameters[1].what);
         assert_eq!(what, Some("Bytes that pass the head in a second: 256 KiB in 1.6 ms."));
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "bytes_per_s is 0, not 1000 to")]
     fn constants_out_of_range_are_refused() {
-        named("nvme").expect("it is there").machine_of(&[0, 0, 1]);
+        named("nvme").expect("it is there").machine_of(&[0, 0, 1], 4096);
     }
 
     /// Runs a hundred commands at random times and places, with `nr_looks` looks in between.

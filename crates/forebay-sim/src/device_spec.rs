@@ -195,8 +195,8 @@ impl DeviceSpec {
             &DeviceSpec::Flaky { min_ns, mean_ns, faults } => {
                 Engine::Model(Box::new(Flaky::new(logical_block_size, min_ns, mean_ns, faults)))
             }
-            DeviceSpec::Machine(MachineSpec { preset, values, .. }) => {
-                Engine::Machine(preset.machine_of(values))
+            DeviceSpec::Machine(MachineSpec { preset, values, capacity_bytes }) => {
+                Engine::Machine(preset.machine_of(values, *capacity_bytes))
             }
         }
     }

@@ -43,7 +43,7 @@ use std::str::FromStr;
 ///
 /// | device | size; requests in flight | constants |
 /// |---|---|---|
-/// | `hdd` | 4 TB; 256 | `seek_ns`, `bytes_per_s`, `nr_sorted` |
+/// | `hdd` | 4 TB; 256 | `seek_ns`, `bytes_per_s`, `nr_sorted`, `stroke_ns`, `turn_ns` |
 /// | `ssd-sas` | 1.8 TB; 1024 | `bytes_per_s`, `commands_per_s`, `latency_ns`, `nr_channels` |
 /// | `nvme` | 1.5 TB; 1023 | `bytes_per_s`, `latency_ns`, `nr_channels` |
 /// | `virtio-ram` | 64 GiB; 1024 | `req_ns`, `page_ns`, `latency_ns` |

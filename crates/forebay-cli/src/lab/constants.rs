@@ -165,7 +165,9 @@ const OF_2011: &str = "usual in 2011";
 /// Returns the constants of a device, in the order of its model.
 fn of_device(name: &str) -> Vec<Constant> {
     let preset = device(name);
-    let all = preset.parameters.iter().map(|parameter| {
+    // A part of the disk that is off takes no time.
+    let on = preset.parameters.iter().filter(|parameter| parameter.default > 0);
+    let all = on.map(|parameter| {
         let (rows, origin): (&[Rows], &str) = match (name, parameter.name) {
             ("hdd", "seek_ns" | "bytes_per_s") => {
                 (HDD, "1 job gives the sum, 8.33 ms; the division was chosen for the others")

@@ -5,8 +5,7 @@
 //! tests compare the two.
 
 use super::probe::{Access, Probe};
-use forebay_model::Parameter;
-use forebay_model::machines;
+use forebay_model::{HddParams, Parameter, machines};
 
 /// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +44,9 @@ const FIXED: [Parameter; 2] = [
     },
 ];
 
+/// The constants of `hdd` that a fit has: all but the stroke and the turn, which come last.
+const NR_OF_HDD: usize = 3;
+
 impl Family {
     /// All families. Those with few constants come first.
     pub const ALL: [Family; 6] =
@@ -71,6 +73,8 @@ impl Family {
     pub fn constants(self) -> &'static [Parameter] {
         match self {
             Family::Fixed => &FIXED,
+            // The fit has one mean positioning. A disk with an angle is not a family of its own.
+            Family::Hdd => &HddParams::PARAMETERS[..NR_OF_HDD],
             _ => machines::named(self.name()).map_or(&[], |preset| preset.parameters),
         }
     }

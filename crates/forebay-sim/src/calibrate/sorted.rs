@@ -19,6 +19,8 @@ const NR_WARM_UP: usize = 4;
 /// Shallower loads show little of the order.
 const DEPTH_MIN: u32 = 16;
 const SEED: u64 = 1;
+/// Without a stroke the size has no effect.
+const CAPACITY: u64 = 1 << 40;
 
 /// The ratios that the model predicts for some loads.
 pub(super) struct Spreads {
@@ -37,7 +39,7 @@ impl Spreads {
         };
         let loads: Vec<usize> = (0..probes.len()).filter(|&at| is_deep(&probes[at])).collect();
         let row = |&nr_sorted: &u64| {
-            let params = HddParams { seek_ns, bytes_per_s, nr_sorted };
+            let params = HddParams { seek_ns, bytes_per_s, nr_sorted, ..HddParams::default() };
             loads.iter().map(|&at| run(params, &probes[at]).spread.ln()).collect()
         };
         Spreads { rows: NUMBERS.iter().map(row).collect(), loads }
@@ -86,7 +88,7 @@ fn number_at(place: f64) -> f64 {
 
 /// Runs a load on the model in a closed loop. Only the latencies of the result have a meaning.
 fn run(params: HddParams, probe: &Probe) -> Figures {
-    let mut hdd = Hdd::new(params);
+    let mut hdd = Hdd::new(params, CAPACITY);
     let [mut places, mut random] = [0, 1].map(|stream| Random::new(SEED, stream));
     let len = u64::from(probe.block_bytes);
     let mut begun_ns = vec![0; probe.depth as usize];
@@ -122,7 +124,7 @@ mod tests {
         let probes = plan(&limits);
         let spreads = Spreads::new(4_000_000, 160_000_000, &probes);
         for nr_sorted in [8, 20, 32, 50, 110] {
-            let params = HddParams { seek_ns: 4_100_000, bytes_per_s: 163_000_000, nr_sorted };
+            let params = HddParams { seek_ns: 4_100_000, nr_sorted, ..HddParams::default() };
             let figures: Vec<_> = probes.iter().map(|probe| run(params, probe)).collect();
             let (best, sum) = spreads.best(&figures).expect("deep loads");
             let error = best / nr_sorted as f64 - 1.0;

@@ -46,7 +46,7 @@ pub(in crate::driver) fn open(
     };
     let block = take_block(keys)?;
     let capacity = take_size(keys, capacity_bytes, u64::from(block))?;
-    let (machine, constants) = take_machine(keys, preset, values)?;
+    let (machine, constants) = take_machine(keys, preset, values, capacity)?;
     let seed = keys.take_number("seed", "a number", 0..=u64::MAX)?.unwrap_or(1);
     let keeps_data = keys.take_switch("data")?.unwrap_or(true);
     let store = keeps_data.then(|| Store::new(capacity).map(Arc::new)).transpose();
@@ -117,12 +117,13 @@ fn take_size(keys: &mut Keys, own: u64, block: u64) -> Result<u64, SpecError> {
     Ok(given.unwrap_or(own))
 }
 
-/// Creates the machine with these constants, except those that keys set. Returns it and all
-/// constants as text.
+/// Creates the machine with this size and these constants, except those that keys set. Returns it
+/// and all constants as text.
 fn take_machine(
     keys: &mut Keys,
     preset: &Preset,
     mut values: Vec<u64>,
+    capacity: u64,
 ) -> Result<(Box<dyn Machine>, String), SpecError> {
     let mut texts = Vec::with_capacity(values.len());
     for (parameter, value) in preset.parameters.iter().zip(&mut values) {
@@ -131,7 +132,7 @@ fn take_machine(
         *value = given.unwrap_or(*value);
         texts.push(format!("{}={value}", parameter.name));
     }
-    Ok((preset.machine_of(&values), texts.join(", ")))
+    Ok((preset.machine_of(&values, capacity), texts.join(", ")))
 }
 
 // SAFETY: the machine has each command once (K5). Its data moves when it is queued (K6).

@@ -79,7 +79,7 @@ fn requests_complete_in_the_order_of_the_sweep_and_in_time() {
 fn wait_for_several_sleeps_again_after_the_first() {
     let preset = machines::named("hdd").expect("a preset");
     for seed in 0..50 {
-        let state = State::new(preset.machine_of(&preset.defaults()), Random::new(1, seed));
+        let state = State::new(preset.machine(), Random::new(1, seed));
         let timer = Arc::new(Timer::punctual());
         let queue = state.add_queue(Arc::clone(&timer), 2);
         for tag in 0..2 {
