@@ -1,7 +1,7 @@
 //! One I/O with the buffer that it owns, and its completion.
 
 use crate::buf::Buf;
-use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio, Segment, Segments};
+use forebay_core::{Bio, BioFlags, BlockStatus, Class, Op, Priority, QueuedBio, Segment, Segments};
 
 /// An I/O with the buffer that it owns. Offsets and lengths are in bytes.
 // In this order the buffer does not follow the padding of the bio. A move would copy both together,
@@ -127,6 +127,32 @@ impl Io {
     #[must_use]
     pub fn background(self) -> Io {
         self.flag(BioFlags::BACKGROUND)
+    }
+
+    /// Sets the I/O priority: a class, and a level in it from 0, the highest, to 7. Without this
+    /// call it is best effort, level 4. I/Os of different priorities do not merge.
+    ///
+    /// Only a scheduler looks at it: `mq-deadline` at the class, as in Linux. With `scheduler=none`
+    /// a priority changes no order.
+    ///
+    /// ```
+    /// use forebay::{Buf, Class, Disk, Io};
+    ///
+    /// let disk = Disk::open("ram:1M?scheduler=mq-deadline&device_depth=1")?;
+    /// let mut queue = disk.queue();
+    /// queue.submit(Io::read(Buf::new(4096), 0).priority(Class::RealTime, 0))?;
+    /// let mut done = Vec::new();
+    /// assert_eq!(queue.reap(1, 1, &mut done), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if `level` is greater than 7.
+    #[must_use]
+    pub fn priority(mut self, class: Class, level: u8) -> Io {
+        let priority = Priority::new(class, level).expect("a priority has a level from 0 to 7");
+        self.bio.origin = self.bio.origin.with_priority(priority);
+        self
     }
 
     #[inline]

@@ -71,6 +71,8 @@ pub struct HardwareContext {
     nr_waited: usize,
     /// Requests that wait for tags outside the backlog. `None` if no policy needs it.
     admission: Option<Box<Admission>>,
+    /// `admission` or `elevator` counts the tags that are put.
+    counts_puts: bool,
     /// Admitted requests that must not wait for a tag.
     nowait: VecDeque<Request>,
     /// Requests that may not enter because the disk is frozen.
@@ -196,6 +198,8 @@ impl HardwareContext {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         let depth = tags.depth();
         let nr_requests = policy.nr_requests_of(&limits).clamp(1, depth);
+        let admission = Admission::new(&policy, depth, nr_requests);
+        let elevator = Elevator::new(&policy, &limits, depth, nr_requests);
         let idle = || Slot { state: SlotState::Idle, rq: None };
         HardwareContext {
             limits,
@@ -208,11 +212,12 @@ impl HardwareContext {
             has_special: false,
             backlog: VecDeque::with_capacity(list_capacity(policy.queue_depth)),
             nr_waited: 0,
-            admission: Admission::new(&policy, depth, nr_requests),
+            counts_puts: admission.is_some() || elevator.is_some(),
+            admission,
             nowait: VecDeque::new(),
             outside: VecDeque::new(),
             tags: TagCache::new(tags, nr_requests),
-            elevator: Elevator::new(&policy, &limits, depth, nr_requests),
+            elevator,
             flush: FlushMachine::new(&limits, &policy, depth),
             timeouts: Timeouts::new(&policy, depth),
             table: (0..=depth).map(|_| idle()).collect(),

@@ -133,9 +133,6 @@ impl Elevator {
     }
 
     /// Records that a tag was put.
-    // A call, so that the path without a scheduler keeps its registers.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn put(&mut self, tag: Tag) {
         let Some(since_ns) = self.out[tag.index()].take() else { return };
         self.nr_out -= 1;

@@ -136,9 +136,18 @@ impl HardwareContext {
     }
 
     /// Puts the tag of a request that has these flags.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_tag(&mut self, tag: Tag, flags: BioFlags) {
         self.tags.put(tag);
+        if self.counts_puts {
+            self.count_put(tag, flags);
+        }
+    }
+
+    // A call, so that the common case keeps its registers.
+    #[cold]
+    #[inline(never)]
+    fn count_put(&mut self, tag: Tag, flags: BioFlags) {
         if let Some(elevator) = &mut self.elevator {
             elevator.put(tag);
         }
