@@ -54,12 +54,13 @@ impl Turn<'_> {
     /// waiting for just these completions. Requests that a flush holds back wait for its end.)
     fn reap_mode(&self) -> Reap {
         let hctx = &*self.hctx;
-        let has_waiting = !(hctx.incoming.is_empty() && hctx.backlog.is_empty());
-        let commit_follows = (has_waiting || hctx.nr_scheduled() > 0)
+        let commit_follows = !(hctx.incoming.is_empty() && hctx.backlog.is_empty())
             && self.gates.dispatch
             && hctx.dispatch.is_empty()
             && !hctx.flush.wants_a_look()
-            && hctx.has_room_at_device()
+            && hctx.nr_in_flight < hctx.tags.nr_requests()
+            // A scheduler may hold all of them back.
+            && hctx.elevator.is_none()
             // Before a request counts as overdue, its completion is looked for.
             && self.now < hctx.timeouts.next_ns();
         if commit_follows { Reap::NoSyscall } else { Reap::Full }

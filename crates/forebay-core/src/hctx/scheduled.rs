@@ -33,13 +33,10 @@ impl HardwareContext {
         self.elevator.as_ref().map_or(0, |elevator| elevator.nr_queued())
     }
 
-    /// Returns whether the number of requests at the device lets another one be issued.
+    /// Returns whether the scheduler, if there is one, may hand out another request.
     #[inline]
     pub(super) fn has_room_at_device(&self) -> bool {
-        match &self.elevator {
-            None => self.nr_in_flight < self.tags.nr_requests(),
-            Some(elevator) => elevator.has_room(),
-        }
+        self.elevator.as_ref().is_none_or(|elevator| elevator.has_room())
     }
 
     /// Returns the request of a queued tag.

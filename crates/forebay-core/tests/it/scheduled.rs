@@ -4,7 +4,7 @@
 use crate::common::{Bench, limits};
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Class, Issue, MergeKind, MergePolicy, Op, Origin, Policy, Priority,
-    SchedulerPolicy,
+    Reap, SchedulerPolicy,
 };
 use proptest::prelude::*;
 
@@ -203,6 +203,47 @@ fn queued_requests_end_when_the_device_is_gone() {
     bench.complete(0, offline);
     assert!(bench.ends().iter().map(|end| end.1).eq([offline; 6]));
     assert_eq!(bench.toy.seen.len(), 1, "nothing more reached the device");
+}
+
+impl Bench {
+    /// Reads a page with a priority class.
+    fn read_of(&mut self, class: Class, page: u64) {
+        let origin = Origin::NONE.with_priority(Priority::new(class, 4).expect("a level"));
+        let bio = Bio { origin, ..self.bio(Op::Read, page * K4, K4, page) };
+        self.queue_bio(bio, 0);
+        self.turn();
+    }
+}
+
+#[test]
+fn higher_class_goes_first_and_lower_ones_wait_for_its_end() {
+    let mut bench = Bench::new(limits(), policy().device_depth(Some(2)));
+    bench.read_of(Class::Idle, 10);
+    bench.read_of(Class::BestEffort, 20);
+    bench.read_of(Class::Idle, 30);
+    bench.read_of(Class::BestEffort, 40);
+    bench.read_of(Class::RealTime, 50);
+    assert_eq!(bench.requests(), [(10, 1), (20, 1)]);
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(50, 1)]);
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [], "while the first class is at the device");
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(40, 1)]);
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(30, 1)]);
+    bench.finish();
+}
+
+#[test]
+fn completions_are_reaped_in_full_while_the_scheduler_holds_requests_back() {
+    let mut bench = Bench::new(limits(), policy().device_depth(Some(2)));
+    bench.read_of(Class::RealTime, 10);
+    bench.read_of(Class::Idle, 20);
+    bench.read_of(Class::Idle, 30);
+    assert_eq!(bench.toy.running.len(), 1);
+    assert_eq!(bench.toy.reaps.last(), Some(&Reap::Full), "no commit follows");
+    bench.finish();
 }
 
 /// A step of a random history.
