@@ -122,8 +122,9 @@ impl HardwareContext {
     /// Queues a request that has a tag.
     fn queue(&mut self, tag: Tag, rq: Request) {
         let Some(elevator) = self.elevator.as_deref_mut() else { return };
-        // A request whose flush is done has waited already.
-        let at = match rq.flags.contains(BioFlags::PREFLUSH) {
+        // A request whose flush is done has waited already. Without a cache there was no flush.
+        let has_flushed = self.limits.volatile_cache && rq.flags.contains(BioFlags::PREFLUSH);
+        let at = match has_flushed {
             true => Position::Head,
             false => Position::Tail,
         };

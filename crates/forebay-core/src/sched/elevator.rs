@@ -132,6 +132,12 @@ impl Elevator {
         Some(tag)
     }
 
+    /// Records that a request that was handed out is given up (H5). It keeps its tag, and its room
+    /// at the device.
+    pub(crate) fn given_up(&mut self, tag: Tag) {
+        scheduler!(mut self, given_up(tag));
+    }
+
     /// Records that a tag was put.
     pub(crate) fn put(&mut self, tag: Tag) {
         let Some(since_ns) = self.out[tag.index()].take() else { return };

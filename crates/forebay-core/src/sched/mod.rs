@@ -89,6 +89,10 @@ pub(crate) trait Scheduler {
     /// issued.
     fn completed(&mut self, tag: Tag, now: u64, device_ns: u64);
 
+    /// Records that a request that [`next`](Self::next) returned may never complete (H5), so no
+    /// other request may wait for it. `completed` follows if it does complete.
+    fn given_up(&mut self, tag: Tag);
+
     /// Returns the number of queued requests.
     fn nr_queued(&self) -> usize;
 

@@ -21,8 +21,10 @@
 //!   classes.
 //! - DL6 *Head.* Requests that are inserted at the head go before all others of their class, in
 //!   their order, and do not merge.
-//! - DL7 *Merges.* A request that absorbs another one takes its place in the FIFO, with its
-//!   deadline, if that is earlier. Merges at the front can be turned off (`front_merges`).
+//! - DL7 *Merges.* A request that absorbs another one takes its place in the FIFO, its deadline and
+//!   its age, if these are earlier. A new request can be kept from merging at the front of a queued
+//!   one (`front_merges`).
+//! - DL8 *Given up.* A request that was given up (H5) no longer counts as being at the device.
 
 use crate::bio::Op;
 use crate::origin::Origin;
@@ -81,6 +83,8 @@ enum Place {
     Sorted,
     /// Handed out and not completed.
     Out,
+    /// Handed out and given up.
+    GivenUp,
 }
 
 /// The scheduler.
@@ -180,13 +184,11 @@ impl MqDeadline {
 
     /// Hands a request out.
     fn take(&mut self, tag: Tag) -> Tag {
-        let Row { rq, place, .. } = self.rows[tag.index()];
         self.remove(tag);
-        self.rows[tag.index()].place = Place::Out;
-        if place == Place::Sorted {
-            let direction = Direction::of(rq.op);
-            self.classes[class_of(&rq)].latest[direction as usize] = rq.start;
-        }
+        let row = &mut self.rows[tag.index()];
+        row.place = Place::Out;
+        let direction = Direction::of(row.rq.op) as usize;
+        self.classes[class_of(&row.rq)].latest[direction] = row.rq.start;
         tag
     }
 
@@ -201,7 +203,7 @@ impl MqDeadline {
                 of_class.sorted[direction].remove(rq.start, tag);
                 of_class.fifo[direction].remove(tag, &mut self.links);
             }
-            Place::None | Place::Out => unreachable!("the request is queued"),
+            Place::None | Place::Out | Place::GivenUp => unreachable!("the request is queued"),
         }
         self.nr_queued -= 1;
         if self.newest_discard == Some(tag) {
@@ -264,7 +266,10 @@ impl Scheduler for MqDeadline {
             let before = &self.row(*tag).rq;
             before.start + before.len == rq.start
         };
-        let after = match self.params.front_merges {
+        // A queued request absorbs its successor, which is a merge at its back.
+        let row = self.rows.get(rq.tag.index());
+        let is_queued = row.is_some_and(|row| row.place == Place::Sorted);
+        let after = match self.params.front_merges || is_queued {
             true => sorted.at(rq.start + rq.len).find(is_alike),
             false => None,
         };
@@ -295,6 +300,7 @@ impl Scheduler for MqDeadline {
             fifo.remove(into, &mut self.links);
             fifo.insert_before(tag, into, &mut self.links);
             kept.deadline_ns = gone.deadline_ns;
+            kept.rq.since_ns = kept.rq.since_ns.min(gone.rq.since_ns);
             self.rows[into.index()] = kept;
         }
         self.remove(tag);
@@ -329,8 +335,17 @@ impl Scheduler for MqDeadline {
 
     fn completed(&mut self, tag: Tag, _now: u64, _device_ns: u64) {
         let row = &mut self.rows[tag.index()];
-        assert!(row.place == Place::Out, "a completed request was handed out");
-        row.place = Place::None;
+        match core::mem::replace(&mut row.place, Place::None) {
+            Place::Out => self.classes[class_of(&row.rq)].nr_inside -= 1,
+            Place::GivenUp => {}
+            Place::None | Place::Head | Place::Sorted => unreachable!("it was handed out"),
+        }
+    }
+
+    fn given_up(&mut self, tag: Tag) {
+        let row = &mut self.rows[tag.index()];
+        assert!(row.place == Place::Out, "it was handed out");
+        row.place = Place::GivenUp;
         self.classes[class_of(&row.rq)].nr_inside -= 1;
     }
 

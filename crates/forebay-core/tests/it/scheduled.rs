@@ -3,8 +3,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Class, Issue, MergeKind, MergePolicy, Op, Origin, Policy, Priority,
-    Reap, SchedulerPolicy,
+    Bio, BioFlags, BlockStatus, Class, Issue, MergeKind, MergePolicy, MqDeadlineParams, Op, Origin,
+    Policy, Priority, Reap, SchedulerPolicy,
 };
 use proptest::prelude::*;
 
@@ -244,6 +244,67 @@ fn completions_are_reaped_in_full_while_the_scheduler_holds_requests_back() {
     assert_eq!(bench.toy.running.len(), 1);
     assert_eq!(bench.toy.reaps.last(), Some(&Reap::Full), "no commit follows");
     bench.finish();
+}
+
+#[test]
+fn request_that_absorbs_an_older_one_has_its_age() {
+    const S: u64 = 1_000_000_000;
+    let mut bench = Bench::new(limits(), policy());
+    bench.turn_at(S);
+    bench.read_of(Class::RealTime, 100);
+    bench.read_of(Class::RealTime, 200);
+    bench.read_of(Class::Idle, 12);
+    bench.turn_at(10 * S);
+    bench.read_of(Class::Idle, 10);
+    bench.read_of(Class::Idle, 11);
+    bench.turn_at(12 * S);
+    assert_eq!(bench.requests(), [(100, 1)]);
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(10, 3)], "page 12 has waited for 11 s");
+    bench.finish();
+}
+
+#[test]
+fn preflush_without_a_cache_is_sorted_like_other_writes() {
+    let mut bench = Bench::new(limits(), policy());
+    bench.issue_pages(Op::Read, [100]);
+    for page in [50, 10, 90] {
+        bench.issue(Op::Write, BioFlags::PREFLUSH, page * K4, K4, page);
+    }
+    bench.issue_pages(Op::Read, [20]);
+    bench.finish();
+    assert_eq!(bench.requests(), [(100, 1), (20, 1), (10, 1), (50, 1), (90, 1)]);
+}
+
+#[test]
+fn request_that_was_given_up_holds_back_no_lower_class() {
+    let policy = policy().device_depth(Some(4)).io_timeout_ns(1000).io_timeout_grace_ns(1000);
+    let mut bench = Bench::new(limits(), policy);
+    let origin = Origin::NONE.with_priority(Priority::new(Class::RealTime, 4).expect("a level"));
+    let bio = Bio { origin, flags: BioFlags::OWNED, ..bench.bio(Op::Read, 0, K4, 1) };
+    bench.queue_bio(bio, 0);
+    bench.turn();
+    bench.turn_after(1000);
+    bench.turn_after(1000);
+    assert_eq!(bench.ends(), [(1, Err(BlockStatus::Timeout))]);
+    bench.queue.device.revive();
+    bench.read_of(Class::BestEffort, 50);
+    assert_eq!(bench.requests(), [(0, 1), (50, 1)]);
+    // The device completes the first after all.
+    bench.complete(0, Ok(K4));
+    bench.read_of(Class::RealTime, 60);
+    bench.read_of(Class::BestEffort, 70);
+    bench.finish();
+    assert_eq!(bench.requests(), [(60, 1), (70, 1)]);
+}
+
+#[test]
+fn without_front_merges_a_queued_request_still_absorbs_its_successor() {
+    let params = MqDeadlineParams::default().front_merges(false);
+    let mut bench = Bench::new(limits(), policy().mq_deadline(params));
+    bench.issue_pages(Op::Write, [100, 12, 10, 11, 9]);
+    bench.finish();
+    assert_eq!(bench.requests(), [(100, 1), (10, 3), (9, 1)]);
 }
 
 /// A step of a random history.

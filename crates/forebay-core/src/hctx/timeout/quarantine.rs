@@ -47,8 +47,17 @@ impl Timeouts {
 impl Turn<'_> {
     /// Ends the bios of a request that is given up (H5), if the submitters keep their memory valid.
     pub(super) fn give_up(&mut self, tag: Tag) {
-        let HardwareContext { table, splits, timeouts, retries, flush, limits, nr_begun, .. } =
-            &mut *self.hctx;
+        let HardwareContext {
+            table,
+            splits,
+            timeouts,
+            retries,
+            flush,
+            limits,
+            nr_begun,
+            elevator,
+            ..
+        } = &mut *self.hctx;
         let slot = &mut table[tag.index()];
         let Some(rq) = slot.rq.as_mut().filter(|rq| may_end_early(rq, splits)) else { return };
         // A thread that makes the I/O itself continues its call after the bio has ended.
@@ -60,6 +69,9 @@ impl Turn<'_> {
         if tag == flush.tag() {
             timeouts.given_up.push(given_up);
             return self.give_up_flush();
+        }
+        if let Some(elevator) = elevator {
+            elevator.given_up(tag);
         }
         let mut rq = slot.rq.take().expect("checked above");
         // This happens before any bio ends, so a later bio of the same submitter finds the range.

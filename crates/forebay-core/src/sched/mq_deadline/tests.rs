@@ -22,6 +22,8 @@ enum Step {
     Next,
     /// The number of the request, counted from the one that has been out for the longest.
     Complete(usize),
+    /// The same for a request that is given up.
+    GiveUp(usize),
     Sleep(u64),
 }
 
@@ -59,13 +61,24 @@ impl Pair {
                 self.naive.completed(tag);
                 self.free.push(tag);
             }
-            Step::Complete(_) => {}
+            Step::GiveUp(nth) if nth < self.out.len() => {
+                let tag = self.out[nth];
+                if self.scheduler.row(tag).place == Place::Out {
+                    self.scheduler.given_up(tag);
+                    self.naive.given_up(tag);
+                }
+            }
+            Step::Complete(_) | Step::GiveUp(_) => {}
             Step::Next => return self.next(),
             Step::Insert(op, class, start, len, is_head) => {
                 let Some(tag) = self.free.pop() else { return true };
                 let since_ns = self.now;
                 let rq = Queued { tag, op, origin: origin(class), start, len, since_ns };
                 let at = if is_head { Position::Head } else { Position::Tail };
+                let new = Queued { tag: Tag::from_index(usize::from(u16::MAX)), ..rq };
+                if self.scheduler.neighbours(&new) != self.naive.neighbours(&new) {
+                    return false;
+                }
                 self.scheduler.insert(rq, at, self.now);
                 self.naive.insert(rq, at, self.now);
                 return is_head || self.merge(rq);
@@ -158,6 +171,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => insert,
         4 => Just(Step::Next),
         3 => (0..8_usize).prop_map(Step::Complete),
+        1 => (0..8_usize).prop_map(Step::GiveUp),
         2 => (0..120_u64).prop_map(Step::Sleep),
     ]
 }

@@ -122,7 +122,8 @@ impl Naive {
             })),
             after: tag_of(others.iter().find(|item| {
                 let is_after = rq.start + rq.len == item.rq.start;
-                self.params.front_merges && is_after && are_alike(rq, &item.rq)
+                let is_queued = self.items.iter().any(|item| item.rq.tag == rq.tag);
+                (self.params.front_merges || is_queued) && is_after && are_alike(rq, &item.rq)
             })),
             discard: tag_of(
                 others.iter().find(|item| {
@@ -152,6 +153,8 @@ impl Naive {
             && !self.has(Bug::KeepDeadline)
         {
             self.items[kept].deadline_ns = self.items[gone].deadline_ns;
+            let since_ns = self.items[gone].rq.since_ns;
+            self.items[kept].rq.since_ns = self.items[kept].rq.since_ns.min(since_ns);
             self.items.swap(kept, gone);
             self.items.remove(kept);
         } else {
@@ -233,15 +236,17 @@ impl Naive {
     }
 
     fn take(&mut self, tag: Tag) -> Tag {
-        let Item { rq, is_head, .. } = self.items.remove(self.place(tag));
-        if !is_head {
-            self.latest[class_of(&rq)][Direction::of(rq.op) as usize] = rq.start;
-        }
+        let Item { rq, .. } = self.items.remove(self.place(tag));
+        self.latest[class_of(&rq)][Direction::of(rq.op) as usize] = rq.start;
         if self.newest_discard == Some(tag) {
             self.newest_discard = None;
         }
         self.out.push(rq);
         tag
+    }
+
+    pub(super) fn given_up(&mut self, tag: Tag) {
+        self.completed(tag);
     }
 
     pub(super) fn completed(&mut self, tag: Tag) {
