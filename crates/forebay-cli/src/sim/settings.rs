@@ -140,8 +140,8 @@ impl Settings {
         let nr_hw_queues = disk.policy.nr_hw_queues;
         if nr_hw_queues > 1 && !disk.policy.scheduler.is_none() {
             return Err(format!(
-                "nr_hw_queues={nr_hw_queues}: expected 1, because a scheduler orders the requests \
-                 of one hardware context; or use scheduler=none"
+                "nr_hw_queues={nr_hw_queues}: expected 1 with a scheduler, which orders one \
+                 context; or add scheduler=none"
             ));
         }
         if nr_hw_queues > 1 && disk.device.has_one_hw_queue() {

@@ -182,7 +182,7 @@ impl Settings {
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }
         if !policy.scheduler.is_none() && nr_hw_queues != 1 {
-            let expected = "1: a scheduler orders the requests of one hardware context";
+            let expected = "1 with a scheduler, which orders one context; or add scheduler=none";
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }
         if let Some(max) = defaults.hw_queues_max.filter(|max| nr_hw_queues > *max) {

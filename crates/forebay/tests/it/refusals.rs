@@ -82,6 +82,11 @@ fn values() {
          write_expire, writes_starved",
     );
     check_open(
+        "ram:1M?scheduler=mq-deadline&nr_hw_queues=2",
+        "nr_hw_queues=2: expected 1 with a scheduler, which orders one context; or add \
+         scheduler=none",
+    );
+    check_open(
         "model:sata?nr_hw_queues=2",
         "nr_hw_queues=2: expected 1, because the device accepts a flush only while it is idle",
     );
