@@ -59,18 +59,17 @@ impl Elevator {
         depth: u32,
         nr_requests: u32,
     ) -> Option<Box<Elevator>> {
-        let mut kind = match policy.scheduler {
+        let kind = match policy.scheduler {
             SchedulerPolicy::Auto | SchedulerPolicy::None => return None,
             SchedulerPolicy::MqDeadline => {
                 Kind::MqDeadline(MqDeadline::new(policy.mq_deadline, depth))
             }
         };
         let device_depth = policy.device_depth_of(limits);
-        match &mut kind {
-            Kind::MqDeadline(it) => it.set_depths(device_depth, nr_requests),
-        }
         let out = (0..depth).map(|_| None).collect();
-        Some(Box::new(Elevator { kind, out, nr_out: 0, device_depth, now: 0 }))
+        let mut elevator = Box::new(Elevator { kind, out, nr_out: 0, device_depth, now: 0 });
+        elevator.set_nr_requests(nr_requests);
+        Some(elevator)
     }
 
     /// Records that `nr_requests` tags may be in use.
@@ -79,7 +78,6 @@ impl Elevator {
     }
 
     /// Records the time of the turn that begins.
-    #[inline(never)]
     pub(crate) fn begin_turn(&mut self, now: u64) {
         self.now = now;
     }

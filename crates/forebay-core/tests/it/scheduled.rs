@@ -16,6 +16,11 @@ fn policy() -> Policy {
     policy.nr_requests(Some(8)).device_depth(Some(1))
 }
 
+/// Returns the origin of I/O of a class.
+fn of_class(class: Class) -> Origin {
+    Origin::NONE.with_priority(Priority::new(class, 4).expect("a level"))
+}
+
 impl Bench {
     /// Issues reads or writes of single pages, each from a plug of its own.
     fn issue_pages(&mut self, op: Op, pages: impl IntoIterator<Item = u64>) {
@@ -94,8 +99,7 @@ fn each_bio_of_a_merged_request_gets_its_own_result() {
 
 #[test]
 fn bios_merge_only_if_operation_flags_and_origin_are_equal() {
-    let priority = Priority::new(Class::Idle, 4).expect("a level");
-    let [idle, owned] = [Origin::NONE.with_priority(priority), Origin::NONE.with_owner(1)];
+    let [idle, owned] = [of_class(Class::Idle), Origin::NONE.with_owner(1)];
     for (op, flags, origin) in [
         (Op::Read, NONE, Origin::NONE),
         (Op::Write, BioFlags::FUA, Origin::NONE),
@@ -208,7 +212,7 @@ fn queued_requests_end_when_the_device_is_gone() {
 impl Bench {
     /// Reads a page with a priority class.
     fn read_of(&mut self, class: Class, page: u64) {
-        let origin = Origin::NONE.with_priority(Priority::new(class, 4).expect("a level"));
+        let origin = of_class(class);
         let bio = Bio { origin, ..self.bio(Op::Read, page * K4, K4, page) };
         self.queue_bio(bio, 0);
         self.turn();
@@ -280,7 +284,7 @@ fn preflush_without_a_cache_is_sorted_like_other_writes() {
 fn request_that_was_given_up_holds_back_no_lower_class() {
     let policy = policy().device_depth(Some(4)).io_timeout_ns(1000).io_timeout_grace_ns(1000);
     let mut bench = Bench::new(limits(), policy);
-    let origin = Origin::NONE.with_priority(Priority::new(Class::RealTime, 4).expect("a level"));
+    let origin = of_class(Class::RealTime);
     let bio = Bio { origin, flags: BioFlags::OWNED, ..bench.bio(Op::Read, 0, K4, 1) };
     bench.queue_bio(bio, 0);
     bench.turn();
@@ -372,8 +376,7 @@ proptest! {
                     let len = if op == Op::Flush { 0 } else { nr * K4 };
                     let start = if op == Op::Flush { 0 } else { page * K4 };
                     let class = Class::ALL.get(usize::from(class)).copied().unwrap_or_default();
-                    let priority = Priority::new(class, 4).expect("a level");
-                    let origin = Origin::NONE.with_priority(priority);
+                    let origin = of_class(class);
                     let flags = flags_of(flag, op);
                     let bio = bench.bio(op, start, len, nr_bios);
                     nr_bios += 1;
