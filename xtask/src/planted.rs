@@ -13,6 +13,7 @@ mod bindings;
 mod devices;
 mod drivers;
 mod flush;
+mod owner;
 mod runtime;
 mod serve;
 mod vhost_user;
@@ -103,6 +104,11 @@ impl Test {
         Test { package: "forebay", target: "--lib", name, is_model: true }
     }
 
+    /// Returns a model of the core.
+    const fn core_model(name: &'static str) -> Test {
+        Test { package: "forebay-core", target: "--lib", name, is_model: true }
+    }
+
     /// Returns a model of the vhost-user device.
     const fn device_model(name: &'static str) -> Test {
         Test { package: "forebay-vhost-user", target: "--lib", name, is_model: true }
@@ -138,6 +144,7 @@ impl Test {
 fn table() -> Vec<&'static Bug> {
     let rooms = [
         flush::BUGS,
+        owner::BUGS,
         drivers::BUGS,
         runtime::BUGS,
         serve::BUGS,

@@ -34,6 +34,7 @@ mod limits;
 mod list;
 mod merge;
 mod origin;
+mod owner;
 #[cfg(not(forebay_plant))]
 mod plant;
 #[cfg(forebay_plant)]
@@ -71,6 +72,7 @@ pub use limits::submit_error::SubmitErrorKind;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use origin::{Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
+pub use owner::{Bucket, ChangeInProgress, Charged, RetryAt};
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
 pub use request::{MemoryHold, NewMemoryHold, QueuedBio, Ranges, Request};

@@ -1,0 +1,23 @@
+//! Owners of I/O: the limits that bound them, and the weights by which they share a device.
+//!
+//! An owner is a submitter: a connection, a ring, a job. The number in a bio's origin names it
+//! ([`Origin::owner`](crate::Origin::owner)). Limits are token buckets that all hardware contexts
+//! share ([`bucket`]).
+//!
+//! Counterparts in Linux: `blk-throttle.c` for limits.
+//!
+//! The rules of limits:
+//!
+//! - OL1 An I/O may start when no bucket that it counts against is negative. Then its whole cost is
+//!   charged, and a debt remains until the rate has paid it.
+//! - OL2 In any time `t`, the units that start are at most `burst + rate * t`, plus the largest
+//!   I/O and one unit.
+//! - OL3 While I/O waits for a bucket, the units that start in a time `t` are at least `rate * t`,
+//!   less the largest I/O, one unit, and what the bucket gets from the time when a waiting I/O may
+//!   start until it is tried. The burst must be at least as large as the latter.
+//!
+//! A unit is a byte, or a 4096th of an I/O.
+
+mod bucket;
+
+pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
