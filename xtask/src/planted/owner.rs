@@ -5,6 +5,10 @@ use super::{Bug, Edit, Test};
 const BUCKET: &str = "crates/forebay-core/src/owner/bucket.rs";
 const SETTING: &str = "crates/forebay-core/src/owner/bucket/setting.rs";
 
+const TREE: &str = "crates/forebay-core/src/owner/tree.rs";
+const FAIR: &str = "crates/forebay-core/src/owner/fair.rs";
+const HEAP: &str = "crates/forebay-core/src/owner/fair/heap.rs";
+
 const fn unit(name: &'static str) -> Test {
     Test::unit("forebay-core", name)
 }
@@ -15,8 +19,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a cost beyond the level of a bucket is not charged",
         edits: &[Edit {
             file: BUCKET,
-            from: "let next = refilled.wrapping_sub(level).wrapping_add(cost);",
-            to: "let next = refilled.wrapping_sub(level).wrapping_add(cost.min(level.max(1)));",
+            from: "let next = refilled.wrapping_sub(level).wrapping_add(charged.0);",
+            to: "let next = refilled.wrapping_sub(level).wrapping_add(charged.0.min(1));",
         }],
         test: unit("owner::bucket::tests::no_window_has_more_than_burst_rate_and_one_io"),
         says: "",
@@ -62,5 +66,98 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit { file: SETTING, from: "if after == before {", to: "if after >= before {" }],
         test: Test::core_model("owner::bucket::models::reader_gets_the_numbers_of_one_change"),
         says: "a mixture of two settings",
+    },
+    Bug {
+        name: "refusal-keeps-charges",
+        what: "an owner whose parent refuses an I/O gets no refund",
+        edits: &[Edit { file: TREE, from: "                    self.refund(charge);\n", to: "" }],
+        test: Test::core_model(
+            "owner::tree::models::one_of_two_owners_is_refused_by_their_parent_and_keeps_its_level",
+        ),
+        says: "a refusal leaves no charge",
+    },
+    Bug {
+        name: "refund-of-first-level",
+        what: "only the owner of a refused I/O gets a refund, and no owner above it",
+        edits: &[Edit {
+            file: TREE,
+            from: "level = owner.parent.as_deref();\n        }\n    }",
+            to: "level = None;\n        }\n    }",
+        }],
+        test: unit("owner::tree::tests::refusal_by_the_root_leaves_no_charge_below"),
+        says: "",
+    },
+    Bug {
+        name: "refund-of-all-rates",
+        what: "a refund includes rates that were not charged",
+        edits: &[Edit {
+            file: TREE,
+            from: "filter(|which| which.bit() & rates != 0)",
+            to: "filter(|_| rates != 0)",
+        }],
+        test: unit("owner::tree::tests::refund_takes_back_only_what_was_charged"),
+        says: "",
+    },
+    Bug {
+        name: "discard-is-not-limited",
+        what: "discards do not count against the limits for writes",
+        edits: &[Edit {
+            file: "crates/forebay-core/src/owner/limits.rs",
+            from: "Op::Write | Op::Discard | Op::WriteZeroes => {",
+            to: "Op::Discard => both,\n            Op::Write | Op::WriteZeroes => {",
+        }],
+        test: unit("owner::limits::tests::flushes_are_free_and_discards_are_writes"),
+        says: "",
+    },
+    Bug {
+        name: "idle-owner-saves-credit",
+        what: "an owner that was idle begins at its last finish tag",
+        edits: &[Edit {
+            file: FAIR,
+            from: "let start = now.max(node.finish);",
+            to: "let start = now.min(0).max(node.finish);",
+        }],
+        test: unit("owner::fair::tests::idle_owner_saves_no_credit_and_gets_its_share_at_once"),
+        says: "",
+    },
+    Bug {
+        name: "busy-owner-drops-debt",
+        what: "an owner that was idle for a moment begins at the virtual time",
+        edits: &[Edit {
+            file: FAIR,
+            from: "let start = now.max(node.finish);",
+            to: "let start = now;",
+        }],
+        test: unit("owner::fair::tests::choices_are_those_of_the_naive_model"),
+        says: "",
+    },
+    Bug {
+        name: "weights-ignored",
+        what: "each owner has the same weight",
+        edits: &[Edit {
+            file: FAIR,
+            from: "let weight = u64::from(self.weight);",
+            to: "let weight = u64::from(self.weight).min(1);",
+        }],
+        test: unit("owner::fair::tests::service_of_busy_owners_differs_by_an_io_of_each"),
+        says: "",
+    },
+    Bug {
+        name: "tags-drift",
+        what: "the rest of a division by the weight is dropped",
+        edits: &[Edit { file: FAIR, from: "self.rest = scaled % weight;", to: "self.rest = 0;" }],
+        test: unit("owner::fair::tests::tags_of_a_busy_owner_are_exact_after_many_ios"),
+        says: "",
+    },
+    Bug {
+        name: "taken-node-leaves-gap",
+        what: "the node that fills the place of a removed one is not moved up",
+        edits: &[Edit {
+            file: HEAP,
+            from: "            self.sift_up(moved);\n            self.sift_down(moved);",
+            to: "            self.sift_down(moved);",
+        }],
+        test: unit("owner::fair::tests::removal_anywhere_keeps_the_order"),
+        says: "",
     },
 ];

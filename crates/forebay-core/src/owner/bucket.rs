@@ -57,7 +57,16 @@ pub struct RetryAt(
 
 /// The units that an I/O was charged, for [`Bucket::refund`]. 0 if there was no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Charged(pub(super) u64);
+pub struct Charged(u64);
+
+impl Charged {
+    pub(super) const NOTHING: Charged = Charged(0);
+
+    /// Returns the charge of an I/O with this cost.
+    pub(super) const fn new(cost: u64) -> Charged {
+        Charged(if cost < Bucket::COST_MAX { cost } else { Bucket::COST_MAX })
+    }
+}
 
 /// Another thread is changing the same limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +130,9 @@ impl Bucket {
     pub fn try_start(&self, cost: u64, now_ns: u64) -> Result<Charged, RetryAt> {
         let setting = self.setting.get();
         if setting.rate == 0 {
-            return Ok(Charged(0));
+            return Ok(Charged::NOTHING);
         }
-        let cost = cost.min(Bucket::COST_MAX);
+        let charged = Charged::new(cost);
         let refilled = setting.refilled(now_ns);
         let mut spent = guess!(self.spent, Ordering::Relaxed);
         loop {
@@ -132,10 +141,10 @@ impl Bucket {
                 return Err(RetryAt(setting.refilled_at(now_ns, debt)));
             }
             let level = refilled.wrapping_sub(spent).min(setting.burst);
-            let next = refilled.wrapping_sub(level).wrapping_add(cost);
+            let next = refilled.wrapping_sub(level).wrapping_add(charged.0);
             let order = (Ordering::Relaxed, Ordering::Relaxed);
             match self.spent.compare_exchange_weak(spent, next, order.0, order.1) {
-                Ok(_) => return Ok(Charged(cost)),
+                Ok(_) => return Ok(charged),
                 Err(now) => spent = now,
             }
         }

@@ -2,9 +2,12 @@
 //!
 //! An owner is a submitter: a connection, a ring, a job. The number in a bio's origin names it
 //! ([`Origin::owner`](crate::Origin::owner)). Limits are token buckets that all hardware contexts
-//! share ([`bucket`]).
+//! share ([`bucket`]); [`limits`] lists them. Owners form a tree ([`tree`]), and I/O counts against
+//! all owners above its own. Weights decide the order of I/O of different owners ([`fair`]), by its
+//! cost ([`cost`]).
 //!
-//! Counterparts in Linux: `blk-throttle.c` for limits.
+//! Counterparts in Linux: `blk-throttle.c` for limits; `bfq-wf2q.c` and `blk-iocost.c` for
+//! weights.
 //!
 //! The rules of limits:
 //!
@@ -16,8 +19,21 @@
 //!   less the largest I/O, one unit, and what the bucket gets from the time when a waiting I/O may
 //!   start until it is tried. The burst must be at least as large as the latter.
 //!
-//! A unit is a byte, or a 4096th of an I/O.
+//! OL4 and OL5 are those of the tree, FQ1 to FQ4 those of weights. A unit is a byte, or a 4096th of
+//! an I/O.
 
 mod bucket;
+mod cost;
+mod fair;
+mod limits;
+mod list;
+mod tree;
 
 pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
+pub use cost::{CostModel, WeightBy};
+pub use fair::{FairId, FairQueue};
+pub use limits::{BadLimit, LIMIT_KEYS, LimitKey, Limits, Rate, Rates};
+pub use list::{OwnerError, Owners};
+pub use tree::{
+    OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerId, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
+};
