@@ -8,6 +8,7 @@
 
 mod cell;
 mod durable;
+mod owner;
 mod schema;
 mod table;
 
@@ -45,12 +46,12 @@ struct Unseen {
 
 /// Returns every weakened ordering.
 fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    table::MUTANTS.iter().chain(cell::MUTANTS).chain(durable::MUTANTS)
+    table::MUTANTS.iter().chain(cell::MUTANTS).chain(durable::MUTANTS).chain(owner::MUTANTS)
 }
 
 /// Returns every ordering without a model.
 fn unseen() -> impl Iterator<Item = &'static Unseen> {
-    table::UNSEEN.iter().chain(cell::UNSEEN).chain(durable::UNSEEN)
+    table::UNSEEN.iter().chain(cell::UNSEEN).chain(durable::UNSEEN).chain(owner::UNSEEN)
 }
 
 pub(crate) fn run() -> Outcome {

@@ -104,11 +104,6 @@ impl Test {
         Test { package: "forebay", target: "--lib", name, is_model: true }
     }
 
-    /// Returns a model of the core.
-    const fn core_model(name: &'static str) -> Test {
-        Test { package: "forebay-core", target: "--lib", name, is_model: true }
-    }
-
     /// Returns a model of the vhost-user device.
     const fn device_model(name: &'static str) -> Test {
         Test { package: "forebay-vhost-user", target: "--lib", name, is_model: true }

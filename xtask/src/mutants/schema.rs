@@ -28,7 +28,8 @@ mod mutant {
 ";
 
 const PREFIX: &str = "Ordering::";
-const FENCE: &str = "fence(Ordering::SeqCst);";
+const FENCES: [&str; 3] =
+    ["fence(Ordering::SeqCst);", "fence(Ordering::Acquire);", "fence(Ordering::Release);"];
 
 /// Replaces all orderings in `text` that these mutants weaken. Each has its number.
 pub(super) fn combine(text: &str, mutants: &[(usize, &Mutant)]) -> Result<String, String> {
@@ -84,9 +85,11 @@ impl Region {
                 .for_each(|(order, weaker)| order.weakened.push((number, weaker)));
             return Ok(());
         }
-        let fence = self.pieces.iter().position(|piece| piece.ends_with("fence("));
-        match fence {
-            Some(at) if squeeze(&squeeze(from).replacen(FENCE, "", 1)) == squeeze(to) => {
+        let place = self.pieces.iter().position(|piece| piece.ends_with("fence("));
+        let is_without =
+            |fence: &&str| squeeze(&squeeze(from).replacen(*fence, "", 1)) == squeeze(to);
+        match place {
+            Some(at) if FENCES.iter().any(is_without) => {
                 self.orders[at].removed.push(number);
                 Ok(())
             }
@@ -147,7 +150,7 @@ fn split(text: &str) -> (Vec<String>, Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::super::mutants;
-    use super::{FENCE, MODULE, Region, SELECT, combine, squeeze};
+    use super::{FENCES, MODULE, Region, SELECT, combine, squeeze};
     use crate::mutants::{Mutant, table};
 
     /// Returns the text that takes effect if a mutant is selected, or none.
@@ -162,7 +165,7 @@ mod tests {
         }
         let removes = |number| region.orders.iter().any(|order| order.removed.contains(&number));
         match selected.is_some_and(removes) {
-            true => squeeze(&text.replacen(FENCE, "", 1)),
+            true => squeeze(&FENCES.iter().fold(text, |text, fence| text.replacen(fence, "", 1))),
             false => text,
         }
     }

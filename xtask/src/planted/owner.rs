@@ -1,4 +1,4 @@
-//! Bugs in the limits and weights of owners.
+//! Bugs in the limits and weights of owners. `mutants` weakens the memory orderings of the limits.
 
 use super::{Bug, Edit, Test};
 
@@ -44,9 +44,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "self.spent.fetch_sub(charged.0, Ordering::Relaxed);",
             to: "self.spent.fetch_sub(charged.0 / 2, Ordering::Relaxed);",
         }],
-        test: Test::core_model(
-            "owner::bucket::models::refund_beside_a_charge_leaves_that_charge_only",
-        ),
+        test: unit("owner::bucket::tests::no_window_has_more_than_burst_rate_and_one_io"),
         says: "",
     },
     Bug {
@@ -61,20 +59,11 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
-        name: "setting-of-two-changes",
-        what: "a reader of a bucket's setting does not check for a change in between",
-        edits: &[Edit { file: SETTING, from: "if after == before {", to: "if after >= before {" }],
-        test: Test::core_model("owner::bucket::models::reader_gets_the_numbers_of_one_change"),
-        says: "a mixture of two settings",
-    },
-    Bug {
         name: "refusal-keeps-charges",
         what: "an owner whose parent refuses an I/O gets no refund",
         edits: &[Edit { file: TREE, from: "                    self.refund(charge);\n", to: "" }],
-        test: Test::core_model(
-            "owner::tree::models::one_of_two_owners_is_refused_by_their_parent_and_keeps_its_level",
-        ),
-        says: "a refusal leaves no charge",
+        test: unit("owner::tree::tests::parent_is_charged_exactly_the_started_io_of_its_children"),
+        says: "",
     },
     Bug {
         name: "refund-of-first-level",
@@ -92,8 +81,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a refund includes rates that were not charged",
         edits: &[Edit {
             file: TREE,
-            from: "filter(|which| which.bit() & rates != 0)",
-            to: "filter(|_| rates != 0)",
+            from: "for which in Which::of_set(rates) {",
+            to: "for which in Which::ALL.into_iter().filter(|_| rates != 0) {",
         }],
         test: unit("owner::tree::tests::refund_takes_back_only_what_was_charged"),
         says: "",
@@ -154,8 +143,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the node that fills the place of a removed one is not moved up",
         edits: &[Edit {
             file: HEAP,
-            from: "            self.sift_up(moved);\n            self.sift_down(moved);",
-            to: "            self.sift_down(moved);",
+            from: "let place = sift_up(nodes, ready, place, moved);",
+            to: "",
         }],
         test: unit("owner::fair::tests::removal_anywhere_keeps_the_order"),
         says: "",

@@ -34,6 +34,7 @@ mod heap;
 
 use super::tree::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
 use alloc::vec::Vec;
+use heap::Ready;
 
 /// The number of bits of a tag after the point.
 const FRACTION: u32 = 16;
@@ -87,8 +88,6 @@ struct Node {
     /// The number of queued I/Os, of a node without children.
     nr_queued: u64,
     start: u128,
-    /// How many start tags were assigned before this one.
-    order: u64,
     finish: u128,
     /// The rest of the last division by the weight.
     rest: u64,
@@ -98,7 +97,7 @@ struct Node {
     own: u32,
     nr_children: u32,
     /// The children with queued I/O, as a heap by start tag.
-    ready: Vec<u32>,
+    ready: Vec<Ready>,
     /// The virtual time among the children.
     now: u128,
     finish_max: u128,
@@ -112,7 +111,6 @@ impl Node {
             weight,
             nr_queued: 0,
             start: 0,
-            order: 0,
             finish: 0,
             rest: 0,
             place: NONE,
@@ -201,9 +199,9 @@ impl FairQueue {
     /// Returns the owner whose I/O goes next (FQ1). `None` if no I/O is queued.
     #[inline]
     pub fn next(&self) -> Option<FairId> {
-        let mut at = *self.nodes[TOP as usize].ready.first()?;
+        let mut at = self.nodes[TOP as usize].ready.first()?.at;
         while let Some(child) = self.nodes[at as usize].ready.first() {
-            at = *child;
+            at = child.at;
         }
         Some(self.nodes[at as usize].owner)
     }
@@ -218,14 +216,13 @@ impl FairQueue {
         while at != TOP {
             let node = &self.nodes[at as usize];
             let (parent, is_ready) = (node.parent, node.is_ready());
-            let first = self.nodes[parent as usize].ready[0];
-            let now = self.nodes[first as usize].start;
+            let now = self.nodes[parent as usize].ready[0].start;
             let finish = self.nodes[at as usize].advance(cost);
             let above = &mut self.nodes[parent as usize];
             (above.now, above.finish_max) = (now, above.finish_max.max(finish));
             if is_ready {
-                self.assign_start(at, finish);
-                self.sift_down(at);
+                let entry = self.assign_start(at, finish);
+                self.replace(entry);
             } else {
                 self.leave(at);
             }
@@ -324,8 +321,8 @@ impl FairQueue {
         if start > node.finish {
             self.nodes[at as usize].rest = 0;
         }
-        self.assign_start(at, start);
-        self.push(at);
+        let entry = self.assign_start(at, start);
+        self.push(entry);
     }
 
     /// Removes a node without I/O from the queue of its parent.
@@ -338,10 +335,12 @@ impl FairQueue {
         }
     }
 
-    fn assign_start(&mut self, at: u32, start: u128) {
-        let node = &mut self.nodes[at as usize];
-        (node.start, node.order) = (start, self.nr_starts);
+    /// Assigns a start tag. Returns the entry for the heap.
+    fn assign_start(&mut self, at: u32, start: u128) -> Ready {
+        self.nodes[at as usize].start = start;
+        let order = self.nr_starts;
         self.nr_starts += 1;
+        Ready { start, order, at }
     }
 
     /// Counts an I/O as no longer queued. Returns the index of its node.

@@ -90,6 +90,16 @@ impl Which {
         1 << self as u8
     }
 
+    /// Returns the rates of a set.
+    #[inline]
+    pub(super) fn of_set(mut set: u8) -> impl Iterator<Item = Which> {
+        core::iter::from_fn(move || {
+            let which = *Which::ALL.get(set.trailing_zeros() as usize)?;
+            set &= set - 1;
+            Some(which)
+        })
+    }
+
     /// Returns the set of rates that apply to an operation.
     pub(super) const fn that_apply(op: Op) -> u8 {
         let both = Which::Iops.bit() | Which::Bps.bit();

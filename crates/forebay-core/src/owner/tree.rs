@@ -208,7 +208,7 @@ impl Owner {
         now_ns: u64,
         charged: &mut u8,
     ) -> Option<RetryAt> {
-        for which in Which::ALL.into_iter().filter(|which| which.bit() & applies != 0) {
+        for which in Which::of_set(applies) {
             match self.buckets[which as usize].try_start(cost(which, bytes), now_ns) {
                 Ok(Charged::NOTHING) => {}
                 Ok(_) => *charged |= which.bit(),
@@ -223,7 +223,7 @@ impl Owner {
         let mut level = Some(self);
         for rates in charge.rates {
             let Some(owner) = level else { return };
-            for which in Which::ALL.into_iter().filter(|which| which.bit() & rates != 0) {
+            for which in Which::of_set(rates) {
                 let charged = Charged::new(cost(which, charge.bytes));
                 owner.buckets[which as usize].refund(charged);
             }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const S: u64 = 1_000_000_000;
 
 /// The number of random histories of each property.
-const CASES: u32 = if cfg!(miri) { 8 } else { 600 };
+const CASES: u32 = 600;
 
 /// Returns the times of `nr` I/Os of one cost that wait from `from_ns` on, each tried when it may
 /// start.
@@ -66,7 +66,7 @@ fn the_nth_io_starts_at_the_exact_time_after_any_number_of_ios() {
         // The units of a nanosecond, so that none are lost before an I/O is tried.
         let burst = rate.div_ceil(S);
         let bucket = Bucket::new(rate, burst, 77);
-        let nr = if cfg!(miri) { 20 } else { 20_000 };
+        let nr = 20_000;
         let exact = |nth: u64| {
             let units = (nth * cost).saturating_sub(burst);
             77 + (u128::from(units) * u128::from(S)).div_ceil(u128::from(rate)) as u64

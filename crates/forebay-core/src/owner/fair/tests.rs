@@ -9,7 +9,7 @@ const WEIGHTS: [u32; 7] = [1, 2, 3, 100, 250, 7, 10_000];
 const MULTIPLE: i128 = 210_000;
 
 /// The number of random histories of each property.
-const CASES: u32 = if cfg!(miri) { 4 } else { 400 };
+const CASES: u32 = 400;
 
 /// Serves `nr` I/Os of owners that always have I/O. Returns the cost that each has got.
 fn serve(fair: &mut FairQueue, owners: &[(FairId, u64)], nr: usize) -> Vec<u64> {
@@ -118,7 +118,7 @@ fn tags_of_a_busy_owner_are_exact_after_many_ios() {
     let mut fair = FairQueue::new();
     let owner = fair.add(None, 7);
     fair.enqueue(owner);
-    let nr = if cfg!(miri) { 50 } else { 100_000u64 };
+    let nr = 100_000u64;
     for _ in 0..nr {
         fair.enqueue(owner);
         fair.charge(owner, 4097);
@@ -154,7 +154,7 @@ fn removal_anywhere_keeps_the_order() {
     let mut fair = FairQueue::new();
     let owners: Vec<FairId> = (0..64).map(|_| fair.add(None, 100)).collect();
     let mut state = 1u32;
-    for _ in 0..if cfg!(miri) { 2 } else { 50 } {
+    for _ in 0..50 {
         for owner in &owners {
             fair.enqueue(*owner);
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const S: u64 = 1_000_000_000;
 
 /// The number of random histories.
-const CASES: u32 = if cfg!(miri) { 4 } else { 300 };
+const CASES: u32 = 300;
 
 /// Returns a root and an owner below it.
 fn of_two() -> (Arc<Owner>, Arc<Owner>) {
