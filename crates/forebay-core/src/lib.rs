@@ -74,8 +74,8 @@ pub use merge::MergeKind;
 pub use origin::{Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
 pub use owner::{
     BadLimit, Bucket, ChangeInProgress, Charged, CostModel, FairId, FairQueue, LIMIT_KEYS,
-    LimitKey, Limits, OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerError, OwnerId, Owners, Rate,
-    Rates, RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
+    LimitKey, Limits, OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerError, OwnerId, OwnerStats,
+    Owners, Rate, Rates, RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
 };
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};

@@ -411,13 +411,24 @@ impl HardwareContext {
         if self.flush.is_needed() && needs_point(&bio) {
             bio.durable_point = self.ended_point(bio.is_in_doubt);
         }
-        if self.policy.iostats {
-            self.counters.plug.record_span(bio.queued_ns, unplugged_ns);
+        let mut plugged_ns = unplugged_ns;
+        if bio.has_waited() {
+            plugged_ns = self.count_waits(&bio, unplugged_ns);
         }
-        if bio.has_waited {
-            self.counters.tag_waits.add(1);
-            self.counters.tag_wait_ns.add(bio.waited_ns);
+        if self.policy.iostats {
+            self.counters.plug.record_span(bio.queued_ns, plugged_ns);
         }
         push(ended, bio);
+    }
+
+    /// Counts a bio that has waited. Returns the time at which it left the plug: after a limit has
+    /// held its request back, `unplugged_ns` is the end of that wait.
+    #[cold]
+    fn count_waits(&mut self, bio: &QueuedBio, unplugged_ns: u64) -> u64 {
+        if let Some(waited_ns) = bio.tag_wait() {
+            self.counters.tag_waits.add(1);
+            self.counters.tag_wait_ns.add(waited_ns);
+        }
+        unplugged_ns - bio.limit_wait().unwrap_or(0).min(unplugged_ns)
     }
 }

@@ -79,7 +79,7 @@ impl Turn<'_> {
         if !self.hctx.nowait.is_empty() {
             self.dispatch_nowait(driver, is_busy);
         }
-        self.hctx.nr_waited = self.hctx.backlog.len();
+        self.hctx.end_dispatch();
         false
     }
 
@@ -322,7 +322,9 @@ impl Turn<'_> {
             hctx.counters.tag.record_span(rq.unplugged_ns, self.now);
         }
         if has_waited {
-            note_wait(rq, &mut hctx.splits, self.now.saturating_sub(rq.unplugged_ns));
+            let waited_ns = self.now.saturating_sub(rq.unplugged_ns);
+            hctx.count_owners_wait(rq, waited_ns);
+            note_wait(rq, &mut hctx.splits, waited_ns);
         }
     }
 
@@ -358,12 +360,17 @@ impl Turn<'_> {
                 self.answer(rq, BlockStatus::NotSupported);
             } else if must_wait {
                 self.answer(rq, BlockStatus::Again);
-            } else {
+            } else if let Some(charge) = hctx.charge_nowait(&rq, self.now) {
+                let owner = rq.origin.owner();
                 // A request that may use a reserved tag goes before those that may not.
                 hctx.nr_waited += usize::from(hctx.nr_waited > 0);
                 hctx.backlog.push_front(rq);
                 is_busy = self.dispatch_waiting(driver);
-                self.answer_if_not_issued();
+                if self.answer_if_not_issued() && !charge.is_none() {
+                    self.hctx.refund_nowait(owner, charge);
+                }
+            } else {
+                self.answer(rq, BlockStatus::Again);
             }
         }
         self.hctx.nowait = nowait;
@@ -375,7 +382,9 @@ impl Turn<'_> {
     /// retried after a failure has already been at the driver, and continues.
     ///
     /// A request that is in the scheduler has its tag, and waits for the device, as in Linux.
-    fn answer_if_not_issued(&mut self) {
+    ///
+    /// Returns whether it was ended.
+    fn answer_if_not_issued(&mut self) -> bool {
         let hctx = &mut *self.hctx;
         if hctx.elevator.is_some() {
             return self.answer_if_without_tag();
@@ -404,18 +413,22 @@ impl Turn<'_> {
         if let Some(rest) = rest {
             self.end_all(rest);
         }
+        true
     }
 
     /// Ends a NOWAIT request that was about to be issued and found no tag, because another user of
     /// the shared set took it meanwhile. The rest of a split bio waits like any other request.
-    fn answer_if_without_tag(&mut self) {
+    /// Returns whether it was ended.
+    fn answer_if_without_tag(&mut self) -> bool {
         // At most one request of each class is in front of it.
         let mut front = self.hctx.backlog.iter().take(3);
         let place = front.position(|rq| rq.is_nowait() && rq.part_of.is_none());
-        if let Some(rq) = place.and_then(|place| self.hctx.backlog.remove(place)) {
-            self.hctx.nr_waited = self.hctx.nr_waited.saturating_sub(1);
-            self.answer(rq, BlockStatus::Again);
-        }
+        let Some(rq) = place.and_then(|place| self.hctx.backlog.remove(place)) else {
+            return false;
+        };
+        self.hctx.nr_waited = self.hctx.nr_waited.saturating_sub(1);
+        self.answer(rq, BlockStatus::Again);
+        true
     }
 
     /// Ends the oldest request of the backlog if the device is gone, because its tags may never
@@ -470,8 +483,7 @@ pub(super) fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
     let mut bio = Some(rq.head_mut(splits));
     while let Some(queued) = bio {
         // A bio that is split waits for several tags.
-        let longest = if queued.has_waited { queued.waited_ns } else { 0 };
-        (queued.has_waited, queued.waited_ns) = (true, longest.max(waited_ns));
+        queued.note_tag_wait(waited_ns);
         bio = queued.next.as_deref_mut();
     }
 }

@@ -269,7 +269,11 @@ impl HardwareContext {
             Some(elevator) if gates.dispatch => elevator.next_at_ns(),
             _ => NO_DEADLINE,
         };
-        flush_ns.min(self.timeouts.next_ns()).min(scheduler_ns)
+        let limits_ns = match gates.enter && gates.dispatch {
+            true => self.limits_next_ns(),
+            false => NO_DEADLINE,
+        };
+        flush_ns.min(self.timeouts.next_ns()).min(scheduler_ns).min(limits_ns)
     }
 
     /// Returns whether an admitted request is not at the driver.
@@ -327,7 +331,8 @@ impl HardwareContext {
             self.nr_uncommitted = 0;
             self.counters.commits.add(1);
         }
-        if self.has_waiting() || !self.outside.is_empty() || self.nr_with_more_commands > 0 {
+        let has_outside = !self.outside.is_empty() || self.has_owned();
+        if self.has_waiting() || has_outside || self.nr_with_more_commands > 0 {
             return 1;
         }
         let (is_flushing, nr_flushed) = match self.flush.nr_ending() {

@@ -198,7 +198,7 @@ impl Turn<'_> {
         // The thread that a flush is left to moves it on.
         let work_left = has_waiting && !hctx.flush.is_newly_left();
         let nr_awaited = hctx.nr_awaited();
-        let work_left = work_left || !hctx.outside.is_empty();
+        let work_left = work_left || !hctx.outside.is_empty() || hctx.has_owned();
         let is_drained = nr_awaited == 0 && !has_waiting;
         Turned::new(nr_awaited, work_left, is_drained, hctx.next_at_ns(gates))
     }

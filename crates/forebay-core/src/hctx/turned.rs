@@ -78,11 +78,12 @@ impl Turned {
         self.state() & IS_DRAINED != 0
     }
 
-    /// Returns whether requests remain that no completion moves on, because the driver was busy or
-    /// a gate is closed.
+    /// Returns whether requests remain that neither a completion nor the deadline moves on, because
+    /// the driver was busy or a gate is closed.
     #[inline]
     pub fn is_stuck(self) -> bool {
-        self.work_left() && self.nr_in_flight() == 0
+        let is_timed = self.is_drained() && self.next_at_ns != NO_DEADLINE;
+        self.work_left() && self.nr_in_flight() == 0 && !is_timed
     }
 
     /// Returns the time of the context's clock at which a turn is due even if nothing happens until

@@ -70,9 +70,10 @@ impl CostModel {
         CostModel { read_io_ns, read_byte_ps, write_io_ns, write_byte_ps }
     }
 
-    /// Returns the cost of an I/O: bytes, I/Os, or picoseconds. Sums that overflow are `u64::MAX`.
+    /// Returns the cost of a request that joins `nr_ios` I/Os: bytes, I/Os, or picoseconds of one
+    /// request. Sums that overflow are `u64::MAX`.
     #[inline]
-    pub const fn cost(&self, by: WeightBy, op: Op, bytes: u64) -> u64 {
+    pub const fn cost(&self, by: WeightBy, op: Op, nr_ios: u32, bytes: u64) -> u64 {
         if matches!(op, Op::Flush) {
             return 0;
         }
@@ -83,7 +84,7 @@ impl CostModel {
         let transferred = if op.moves_data() { bytes } else { 0 };
         match by {
             WeightBy::Bytes => bytes,
-            WeightBy::Ios => 1,
+            WeightBy::Ios => nr_ios as u64,
             WeightBy::Cost => {
                 io_ns.saturating_mul(1000).saturating_add(byte_ps.saturating_mul(transferred))
             }
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn cost_has_a_part_for_each_io_and_each_byte_of_its_direction() {
         let model = CostModel::new(20, 3, 50, 7);
-        let by = |by, op| model.cost(by, op, 4096);
+        let by = |by, op| model.cost(by, op, 1, 4096);
         for (op, expected) in [
             (Op::Read, 20_000 + 3 * 4096),
             (Op::Write, 50_000 + 7 * 4096),
@@ -110,7 +111,7 @@ mod tests {
         }
         assert_eq!(WeightBy::ALL.map(|measure| by(measure, Op::Flush)), [0; 3]);
         let huge = CostModel::new(u64::MAX, u64::MAX, 0, 0);
-        assert_eq!(huge.cost(WeightBy::Cost, Op::Read, u64::MAX), u64::MAX);
+        assert_eq!(huge.cost(WeightBy::Cost, Op::Read, 1, u64::MAX), u64::MAX);
         assert_eq!(WeightBy::ALL.map(WeightBy::name), ["bytes", "ios", "cost"]);
     }
 }

@@ -49,6 +49,13 @@ const TOP: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FairId(u32);
 
+impl FairId {
+    /// Returns the handle as an index. Handles of removed owners are used again.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The owners that share a device by weights, and the order of their I/O. A value of one holder.
 ///
 /// ```

@@ -162,11 +162,12 @@ impl Owners {
         &self,
         number: u32,
         op: Op,
+        nr_ios: u32,
         bytes: u64,
         now_ns: u64,
     ) -> Result<OwnerCharge, RetryAt> {
         match self.numbered(number) {
-            Some(owner) => owner.charge(op, bytes, now_ns),
+            Some(owner) => owner.charge(op, nr_ios, bytes, now_ns),
             None => Ok(OwnerCharge::NONE),
         }
     }

@@ -24,6 +24,7 @@
 
 mod bucket;
 mod cost;
+mod counters;
 mod fair;
 mod limits;
 mod list;
@@ -31,6 +32,7 @@ mod tree;
 
 pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
 pub use cost::{CostModel, WeightBy};
+pub use counters::OwnerStats;
 pub use fair::{FairId, FairQueue};
 pub use limits::{BadLimit, LIMIT_KEYS, LimitKey, Limits, Rate, Rates};
 pub use list::{OwnerError, Owners};

@@ -25,6 +25,7 @@
 //! negative, and the debt holds up the I/O after it.
 
 use super::bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
+use super::counters::{OwnerCounters, OwnerStats};
 use super::limits::{Limits, NR_RATES, Which};
 use crate::bio::Op;
 use crate::primitive::{AtomicU32, Ordering};
@@ -66,22 +67,33 @@ pub struct Owner {
     buckets: [Bucket; NR_RATES],
     /// 1 while a thread changes the limits.
     is_changing: AtomicU32,
+    counters: OwnerCounters,
 }
 
 /// The charges of an I/O, for [`Owner::refund`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerCharge {
     bytes: u64,
+    nr_ios: u32,
     /// The rates that were charged, as a set of [`Which::bit`], for the owner and each one above.
     rates: [u8; OWNER_LEVELS_MAX],
 }
 
 impl OwnerCharge {
-    pub(super) const NONE: OwnerCharge = OwnerCharge { bytes: 0, rates: [0; OWNER_LEVELS_MAX] };
+    pub(crate) const NONE: OwnerCharge =
+        OwnerCharge { bytes: 0, nr_ios: 0, rates: [0; OWNER_LEVELS_MAX] };
 
     /// Returns whether nothing was charged, because no limit applies.
     pub fn is_none(&self) -> bool {
         self.rates == OwnerCharge::NONE.rates
+    }
+
+    /// Returns the units that the request costs in a bucket.
+    const fn cost(&self, which: Which) -> u64 {
+        match which.counts_ios() {
+            true => self.nr_ios as u64 * Bucket::UNITS_PER_IO,
+            false => self.bytes,
+        }
     }
 }
 
@@ -104,6 +116,7 @@ impl Owner {
             limited: AtomicU32::new(0),
             buckets: core::array::from_fn(|_| Bucket::new(0, 0, now_ns)),
             is_changing: AtomicU32::new(0),
+            counters: OwnerCounters::default(),
         }
     }
 
@@ -115,6 +128,16 @@ impl Owner {
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the counters of its own I/O, without that of its children.
+    pub(crate) fn counters(&self) -> &OwnerCounters {
+        &self.counters
+    }
+
+    /// Returns how much I/O the owner has started, without that of its children.
+    pub fn stats(&self) -> OwnerStats {
+        self.counters.stats()
     }
 
     /// Returns the owner above this one. `None` for a root.
@@ -175,20 +198,27 @@ impl Owner {
         Ok(())
     }
 
-    /// Charges an I/O that starts now to this owner and all owners above it, if no bucket is
-    /// negative (OL1, OL4). `bytes` is the length of the range.
+    /// Charges a request that starts now to this owner and all owners above it, if no bucket is
+    /// negative (OL1, OL4). `nr_ios` is the number of I/Os that it joins, `bytes` the length of its
+    /// range.
     ///
     /// # Errors
     /// Returns the time when the bucket that refuses may start an I/O. Nothing is charged then.
     #[inline]
-    pub fn charge(&self, op: Op, bytes: u64, now_ns: u64) -> Result<OwnerCharge, RetryAt> {
-        let mut charge = OwnerCharge { bytes, ..OwnerCharge::NONE };
+    pub fn charge(
+        &self,
+        op: Op,
+        nr_ios: u32,
+        bytes: u64,
+        now_ns: u64,
+    ) -> Result<OwnerCharge, RetryAt> {
+        let mut charge = OwnerCharge { bytes, nr_ios, ..OwnerCharge::NONE };
         let mut level = Some(self);
         let mut nth = 0;
         while let Some(owner) = level {
             let applies = owner.limited.load(Ordering::Relaxed) as u8 & Which::that_apply(op);
             if applies != 0 {
-                let refused = owner.charge_rates(applies, bytes, now_ns, &mut charge.rates[nth]);
+                let refused = owner.charge_rates(applies, now_ns, &mut charge, nth);
                 if let Some(at) = refused {
                     self.refund(charge);
                     return Err(at);
@@ -199,19 +229,19 @@ impl Owner {
         Ok(charge)
     }
 
-    /// Charges the buckets of `applies`, and adds them to `charged`. Returns when to try again if
-    /// one refuses.
+    /// Charges the buckets of `applies`, and adds them to `charge` as those of the `nth` owner from
+    /// below. Returns when to try again if one refuses.
     fn charge_rates(
         &self,
         applies: u8,
-        bytes: u64,
         now_ns: u64,
-        charged: &mut u8,
+        charge: &mut OwnerCharge,
+        nth: usize,
     ) -> Option<RetryAt> {
         for which in Which::of_set(applies) {
-            match self.buckets[which as usize].try_start(cost(which, bytes), now_ns) {
+            match self.buckets[which as usize].try_start(charge.cost(which), now_ns) {
                 Ok(Charged::NOTHING) => {}
-                Ok(_) => *charged |= which.bit(),
+                Ok(_) => charge.rates[nth] |= which.bit(),
                 Err(at) => return Some(at),
             }
         }
@@ -224,7 +254,7 @@ impl Owner {
         for rates in charge.rates {
             let Some(owner) = level else { return };
             for which in Which::of_set(rates) {
-                let charged = Charged::new(cost(which, charge.bytes));
+                let charged = Charged::new(charge.cost(which));
                 owner.buckets[which as usize].refund(charged);
             }
             level = owner.parent.as_deref();
@@ -235,11 +265,6 @@ impl Owner {
     pub(super) fn bucket(&self, which: Which) -> &Bucket {
         &self.buckets[which as usize]
     }
-}
-
-/// Returns the units that an I/O costs in a bucket.
-const fn cost(which: Which, bytes: u64) -> u64 {
-    if which.counts_ios() { Bucket::UNITS_PER_IO } else { bytes }
 }
 
 #[cfg(all(test, blk_loom))]

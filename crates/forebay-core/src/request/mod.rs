@@ -210,6 +210,16 @@ impl Request {
         self.flags.contains(BioFlags::NOWAIT)
     }
 
+    /// Records on all bios, which are linked ([`seal`](Self::seal)), that a limit has held the
+    /// request back. It is not a part of a bio.
+    pub(crate) fn note_limit_wait(&mut self, waited_ns: u64) {
+        let mut bio = Some(&mut *self.0);
+        while let Some(queued) = bio {
+            queued.note_limit_wait(waited_ns);
+            bio = queued.next.as_deref_mut();
+        }
+    }
+
     /// Returns the offset after the last byte.
     #[inline]
     pub(crate) fn end(&self) -> u64 {

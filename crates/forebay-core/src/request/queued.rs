@@ -32,8 +32,8 @@ pub struct QueuedBio {
     pub(crate) next: Option<Box<QueuedBio>>,
     /// In the first bio of a request: the request header.
     pub(crate) rq: Header,
-    /// The bio was not issued in the turn that accepted it, usually for lack of a tag.
-    pub(crate) has_waited: bool,
+    /// The causes for which the bio has waited.
+    waits: Waits,
     /// Why the bytes after `good_len` failed. `None` means end of file.
     pub(crate) status: Option<BlockStatus>,
     /// The number of bytes from the start that are known to be good. Equals `bio.len` until a part
@@ -44,13 +44,33 @@ pub struct QueuedBio {
     /// The bio was at the device when a flush failed.
     pub(crate) is_in_doubt: bool,
     pub(crate) queued_ns: u64,
-    /// Valid if `has_waited`.
-    pub(crate) waited_ns: u64,
+    /// Valid if the bio has waited for a tag.
+    waited_ns: u64,
+    /// Valid if a limit has held the bio back.
+    limit_wait_ns: u64,
     /// Present if the bio has ended while the driver may still use its memory (H5).
     pub(crate) hold: Option<MemoryHold>,
     owner: u64,
     number: u32,
     link: AtomicPtr<QueuedBio>,
+}
+
+/// The causes for which a bio has waited, as a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waits(u8);
+
+impl Waits {
+    const NONE: Waits = Waits(0);
+    const TAG: Waits = Waits(1);
+    const LIMIT: Waits = Waits(2);
+
+    const fn has(self, other: Waits) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    const fn with(self, other: Waits) -> Waits {
+        Waits(self.0 | other.0)
+    }
 }
 
 impl QueuedBio {
@@ -71,13 +91,14 @@ impl QueuedBio {
             bio: Bio::flush(),
             next: None,
             rq: Header::new(),
-            has_waited: false,
+            waits: Waits::NONE,
             status: None,
             good_len: 0,
             durable_point: 0,
             is_in_doubt: false,
             queued_ns: 0,
             waited_ns: 0,
+            limit_wait_ns: 0,
             hold: None,
             owner,
             number,
@@ -93,7 +114,7 @@ impl QueuedBio {
         self.good_len = bio.len;
         self.durable_point = 0;
         self.is_in_doubt = false;
-        self.has_waited = false;
+        self.waits = Waits::NONE;
         self.bio = bio;
     }
 
@@ -150,7 +171,33 @@ impl QueuedBio {
     /// not wait. The time is 0 where turns receive no time: with `iostats=off` on a disk without a
     /// volatile cache.
     pub fn tag_wait(&self) -> Option<u64> {
-        self.has_waited.then_some(self.waited_ns)
+        self.waits.has(Waits::TAG).then_some(self.waited_ns)
+    }
+
+    /// Returns how long a limit of its owner has held back a bio that has ended, in nanoseconds, or
+    /// `None` if none did.
+    pub fn limit_wait(&self) -> Option<u64> {
+        self.waits.has(Waits::LIMIT).then_some(self.limit_wait_ns)
+    }
+
+    /// Returns whether the bio has waited for anything.
+    #[inline]
+    pub(crate) fn has_waited(&self) -> bool {
+        self.waits != Waits::NONE
+    }
+
+    /// Records that the bio was not issued in the turn that accepted it, usually for lack of a tag.
+    /// A bio that is split waits for several tags; the longest time counts.
+    pub(crate) fn note_tag_wait(&mut self, waited_ns: u64) {
+        let longest_ns = self.tag_wait().unwrap_or(0);
+        self.waits = self.waits.with(Waits::TAG);
+        self.waited_ns = longest_ns.max(waited_ns);
+    }
+
+    /// Records that a limit of its owner has held the bio back.
+    pub(crate) fn note_limit_wait(&mut self, waited_ns: u64) {
+        self.waits = self.waits.with(Waits::LIMIT);
+        self.limit_wait_ns = waited_ns;
     }
 
     /// Takes the place for the memory of a bio that has ended with
@@ -291,7 +338,9 @@ mod tests {
         let mut boxed = QueuedBio::new(1, 2);
         boxed.fill(Bio::flush_up_to(7));
         boxed.mark_first(BlockStatus::Timeout);
-        (boxed.durable_point, boxed.has_waited, boxed.waited_ns) = (3, true, 4);
+        boxed.durable_point = 3;
+        boxed.note_tag_wait(4);
+        boxed.note_limit_wait(5);
         (boxed.rq.tagged_ns, boxed.rq.nr_bios) = (5, 6);
         boxed.hold = Some(Arc::new(()));
         boxed.renew(8, 9);

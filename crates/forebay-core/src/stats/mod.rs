@@ -183,6 +183,10 @@ counters! {
     tag_waits, Count, "tag_waits", "I/Os that waited for a tag.";
     /// How long they waited, in nanoseconds; 0 where turns receive no time.
     tag_wait_ns, Nanoseconds, "tag_wait", "Total time that I/Os waited for a tag.";
+    /// Bios that a limit of their owner held back.
+    limit_waits, Count, "limit_waits", "I/Os that a limit of their owner held back.";
+    /// How long limits held them back, in nanoseconds; 0 where turns receive no time.
+    limit_wait_ns, Nanoseconds, "limit_wait", "Total time that limits of owners held I/Os back.";
     emulated {
         tag_wakeups, "tag_wakeups", "Threads woken because tags were free.";
         vain_wakeups, "vain_wakeups", "Threads woken for tags that found none.";

@@ -2,32 +2,38 @@
 //!
 //! Under `wake=fair` bios wait for tags in the backlog, in the order of arrival, and no thread is
 //! woken for a tag. Under the other policies threads wait ([`thread_queues`]). Bios of a class that
-//! may not have every tag wait in [`classes`]. If the policies need neither, there is no
-//! [`Admission`], and the cost is one check of an `Option`.
+//! may not have every tag wait in [`classes`], and those of a disk with owners in [`owned`] before
+//! that. If neither the policies nor owners need it, there is no [`Admission`], and the cost is one
+//! check of an `Option`.
 
 mod classes;
 pub(super) mod gather;
+mod owned;
 mod owner_queues;
 mod thread_queues;
 
-use crate::bio::BioFlags;
+use crate::bio::{BioFlags, Op};
 use crate::ctx::SoftwareQueue;
 use crate::hctx::admission::classes::TagClasses;
+use crate::hctx::admission::owned::{Cause, OwnedQueues, Released};
 use crate::hctx::admission::thread_queues::ThreadQueues;
+use crate::hctx::turned::NO_DEADLINE;
 use crate::hctx::{HardwareContext, Turn};
+use crate::owner::{CostModel, OwnerCharge, Owners, WeightBy};
 use crate::plant::plants;
 use crate::policy::Policy;
-use crate::request::Steps;
-use crate::request::{QueuedBio, Request};
+use crate::request::{QueuedBio, Request, Steps};
 use crate::tag::{Tag, WaitId};
 use alloc::boxed::Box;
 
-/// The requests that wait for tags outside the backlog.
+/// The requests that wait for tags, or for their owner, outside the backlog.
 #[derive(Debug)]
 pub(super) struct Admission {
     classes: TagClasses,
     /// `None` if bios wait.
     threads: Option<ThreadQueues>,
+    /// `None` if the disk has no owners.
+    owned: Option<OwnedQueues>,
 }
 
 /// The outcome of an attempt to get a tag for a request.
@@ -48,17 +54,24 @@ impl Admission {
         let nr_reserved = policy.nr_reserved.min(nr_requests - 1);
         let threads = ThreadQueues::new(policy.emulation.wake_policy(), nr_requests - nr_reserved);
         let is_needed = threads.is_some() || policy.nr_reserved > 0 || policy.async_depth < depth;
-        let classes = TagClasses::new(nr_reserved, policy.async_depth.max(1));
-        is_needed.then(|| Box::new(Admission { classes, threads }))
+        is_needed.then(|| Admission::with(policy, nr_reserved, threads))
     }
 
+    fn with(policy: &Policy, nr_reserved: u32, threads: Option<ThreadQueues>) -> Box<Admission> {
+        let classes = TagClasses::new(nr_reserved, policy.async_depth.max(1));
+        Box::new(Admission { classes, threads, owned: None })
+    }
+
+    /// Returns whether no admitted request waits here. Requests that wait for their owner are not
+    /// admitted yet (OW3).
     pub(super) fn is_empty(&self) -> bool {
         self.classes.is_empty() && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
     }
 
     /// Returns all requests that wait here.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.classes.iter().chain(self.threads.iter().flat_map(ThreadQueues::iter))
+        let admitted = self.classes.iter().chain(self.threads.iter().flat_map(ThreadQueues::iter));
+        admitted.chain(self.owned.iter().flat_map(OwnedQueues::iter))
     }
 }
 
@@ -87,6 +100,12 @@ impl HardwareContext {
             self.is_plain &= !is_special;
             return self.incoming.push(rq);
         };
+        if let Some(owned) = &mut admission.owned
+            && rq.op != Op::Flush
+            && !admission.classes.may_reserve(rq.flags)
+        {
+            return owned.keep(rq);
+        }
         if rq.steps.current() == Some(Steps::PRE) {
             // A flush takes no tag, so it waits for none (F6). This turn moves it to the machine.
             return self.backlog.push_back(rq);
@@ -95,6 +114,81 @@ impl HardwareContext {
         match &mut admission.threads {
             None => self.backlog.push_back(rq),
             Some(threads) => threads.push(rq, &self.splits),
+        }
+    }
+
+    /// Sets the owners of the disk, from the first call on, and the measure of their weights. The
+    /// caller runs a turn afterwards, since a limit may have become higher.
+    ///
+    /// # Panics
+    /// Panics if threads wait for tags ([`has_lines`](Self::has_lines)).
+    pub fn set_owners(&mut self, owners: Owners, by: WeightBy, model: CostModel) {
+        assert!(!self.has_lines(), "owners need wake=fair");
+        self.keep_incoming();
+        let policy = &self.policy;
+        let nr_reserved = policy.nr_reserved.min(self.tags.nr_requests() - 1);
+        let admission =
+            self.admission.get_or_insert_with(|| Admission::with(policy, nr_reserved, None));
+        match &mut admission.owned {
+            Some(owned) => owned.set_owners(owners),
+            None => admission.owned = Some(OwnedQueues::new(owners, by, model)),
+        }
+        (self.counts_puts, self.is_plain) = (true, false);
+    }
+
+    /// Returns whether requests wait for their owner. They are not admitted yet (OW3).
+    #[inline]
+    pub(super) fn has_owned(&self) -> bool {
+        self.owned().is_some_and(|owned| !owned.is_empty())
+    }
+
+    /// Returns the time at which a limit may let a request go (OW6).
+    #[inline]
+    pub(super) fn limits_next_ns(&self) -> u64 {
+        self.owned().map_or(NO_DEADLINE, OwnedQueues::next_ns)
+    }
+
+    #[inline]
+    fn owned(&self) -> Option<&OwnedQueues> {
+        self.admission.as_ref()?.owned.as_ref()
+    }
+
+    /// Records that a turn has dispatched what it could: requests that still wait for their owner
+    /// have waited.
+    #[inline]
+    pub(super) fn end_dispatch(&mut self) {
+        self.nr_waited = self.backlog.len();
+        if let Some(Admission { owned: Some(owned), .. }) = self.admission.as_deref_mut() {
+            owned.begin_turn();
+        }
+    }
+
+    /// Charges a NOWAIT request to its owner. Returns `None` if it would have to wait.
+    pub(super) fn charge_nowait(&mut self, rq: &Request, now: u64) -> Option<OwnerCharge> {
+        let admission = self.admission.as_deref_mut();
+        match admission {
+            Some(Admission { owned: Some(owned), classes, .. })
+                if !classes.may_reserve(rq.flags) =>
+            {
+                owned.charge_nowait(rq, now)
+            }
+            _ => Some(OwnerCharge::NONE),
+        }
+    }
+
+    /// Takes back the charge of a NOWAIT request that was not issued. `number` is that of its
+    /// owner.
+    #[cold]
+    pub(super) fn refund_nowait(&mut self, number: u32, charge: OwnerCharge) {
+        if let Some(owned) = self.owned() {
+            owned.refund_nowait(number, charge);
+        }
+    }
+
+    /// Counts for its owner that a request has waited for its tag.
+    pub(super) fn count_owners_wait(&self, rq: &Request, waited_ns: u64) {
+        if let Some(owned) = self.owned() {
+            owned.note_tag_wait(rq.origin.owner(), rq.nr_bios, waited_ns);
         }
     }
 
@@ -297,20 +391,43 @@ impl Turn<'_> {
     #[cold]
     fn stock_from_elsewhere(&mut self) {
         let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
-        let Some(Admission { classes, threads }) = admission.as_deref_mut() else { return };
+        let Some(Admission { classes, threads, owned }) = admission.as_deref_mut() else { return };
         classes.move_one(backlog, device.is_failed());
         if let Some(threads) = threads
             && backlog.is_empty()
         {
             counters.tag_wakeups.add(threads.move_one(backlog));
         }
+        if let Some(owned) = owned
+            && backlog.is_empty()
+            && self.gates.enter
+            && let Some(released) = owned.release(self.now, device.is_failed())
+        {
+            self.released(released);
+        }
+    }
+
+    /// Moves a request that has left the queue of its owner to the backlog, which is empty.
+    fn released(&mut self, Released { mut rq, cause }: Released) {
+        let (hctx, now) = (&mut *self.hctx, self.now);
+        if cause == Cause::Limit {
+            rq.seal();
+            let nr_ns = now.saturating_sub(rq.unplugged_ns);
+            hctx.counters.limit_waits.add(rq.nr_bios.into());
+            hctx.counters.limit_wait_ns.add(nr_ns * u64::from(rq.nr_bios));
+            rq.note_limit_wait(nr_ns);
+            // The wait for its tag begins now.
+            rq.unplugged_ns = now;
+        }
+        hctx.nr_waited = usize::from(cause == Cause::Turn);
+        hctx.backlog.push_back(rq);
     }
 
     /// Gets a tag for the oldest request of the backlog, which has these flags.
     #[cold]
     pub(super) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
         let HardwareContext { admission, backlog, tags, device, .. } = &mut *self.hctx;
-        let Some(Admission { classes, threads }) = admission.as_deref_mut() else {
+        let Some(Admission { classes, threads, .. }) = admission.as_deref_mut() else {
             return Admitted::NoTag;
         };
         if classes.must_wait(flags) && !device.is_failed() {

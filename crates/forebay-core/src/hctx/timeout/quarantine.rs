@@ -150,6 +150,7 @@ impl HardwareContext {
             && self.nr_in_flight == nr_given_up
             && !self.has_waiting()
             && self.outside.is_empty()
+            && !self.has_owned()
     }
 
     /// Returns the number of tags of requests that were given up and are at the driver.

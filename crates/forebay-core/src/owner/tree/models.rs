@@ -32,8 +32,8 @@ fn one_of_two_owners_is_refused_by_their_parent_and_keeps_its_level() {
         let root = owner(1, None, Some(0));
         let owners = [2, 3].map(|id| owner(id, Some(Arc::clone(&root)), Some(4)));
         let other = Arc::clone(&owners[1]);
-        let second = thread::spawn(move || other.charge(Op::Read, 3, 0).is_ok());
-        let first = owners[0].charge(Op::Read, 3, 0).is_ok();
+        let second = thread::spawn(move || other.charge(Op::Read, 1, 3, 0).is_ok());
+        let first = owners[0].charge(Op::Read, 1, 3, 0).is_ok();
         let starts = [first, second.join().unwrap()];
         assert!(starts[0] != starts[1], "one of them starts: {starts:?}");
         assert_eq!(level(&root), -3, "the parent is charged once");
@@ -50,8 +50,8 @@ fn two_threads_of_an_owner_leave_the_charge_of_one_io() {
         let root = owner(1, None, Some(0));
         let child = owner(2, Some(Arc::clone(&root)), Some(1));
         let other = Arc::clone(&child);
-        let second = thread::spawn(move || other.charge(Op::Read, 2, 0).is_ok());
-        let first = child.charge(Op::Read, 2, 0).is_ok();
+        let second = thread::spawn(move || other.charge(Op::Read, 1, 2, 0).is_ok());
+        let first = child.charge(Op::Read, 1, 2, 0).is_ok();
         let second = second.join().unwrap();
         assert!(!(first && second), "more starts than the parent allows");
         // A charge that is refunded may refuse the other thread, but not both.
@@ -72,7 +72,7 @@ fn charge_beside_a_change_of_the_limits_is_refunded_exactly() {
             limits.both.bps = Rate { per_s: 1, burst: Some(7) };
             other.set_limits(&limits, 0)
         });
-        let charge = child.charge(Op::Read, 3, 0).expect("not negative");
+        let charge = child.charge(Op::Read, 1, 3, 0).expect("not negative");
         setter.join().unwrap().expect("no other change");
         assert_eq!(level(&child), 1);
         child.refund(charge);

@@ -33,7 +33,7 @@ fn levels(owner: &Owner, now: u64) -> Vec<Option<i64>> {
 #[test]
 fn io_without_limits_is_free() {
     let (_, child) = of_two();
-    let charge = child.charge(Op::Write, 4096, 0).expect("no limit");
+    let charge = child.charge(Op::Write, 1, 4096, 0).expect("no limit");
     assert!(charge.is_none());
     child.refund(charge);
     assert_eq!(child.limits(), Limits::default());
@@ -44,14 +44,14 @@ fn io_counts_against_the_owner_and_its_parent() {
     let (root, child) = of_two();
     limit(&root, |limits| limits.both.iops = Rate { per_s: 10, burst: Some(1) });
     limit(&child, |limits| limits.read.bps = Rate { per_s: 1000, burst: Some(100) });
-    assert!(child.charge(Op::Read, 600, 0).is_ok());
+    assert!(child.charge(Op::Read, 1, 600, 0).is_ok());
     assert_eq!(child.bucket(Which::ReadBps).level(0), Some(-500));
     assert_eq!(root.bucket(Which::Iops).level(0), Some(0));
     // A write is free of the limit for reads, and takes the root's last I/O. A flush is free.
-    assert!(child.charge(Op::Write, 600, 0).is_ok());
-    assert_eq!(child.charge(Op::Write, 600, 0), Err(RetryAt(S / 10)));
-    assert_eq!(child.charge(Op::Read, 1, 0), Err(RetryAt(S / 2)));
-    assert!(child.charge(Op::Flush, 0, 0).is_ok_and(|charge| charge.is_none()));
+    assert!(child.charge(Op::Write, 1, 600, 0).is_ok());
+    assert_eq!(child.charge(Op::Write, 1, 600, 0), Err(RetryAt(S / 10)));
+    assert_eq!(child.charge(Op::Read, 1, 1, 0), Err(RetryAt(S / 2)));
+    assert!(child.charge(Op::Flush, 1, 0, 0).is_ok_and(|charge| charge.is_none()));
 }
 
 #[test]
@@ -64,14 +64,14 @@ fn refusal_by_the_root_leaves_no_charge_below() {
         limits.write.iops = Rate::per_s(10);
         limits.write.bps = Rate::per_s(1 << 20);
     });
-    assert!(root.charge(Op::Write, 500, 0).is_ok());
+    assert!(root.charge(Op::Write, 1, 500, 0).is_ok());
     let before = levels(&child, 0);
     for bytes in [0, 1, 4096, u64::MAX] {
-        assert_eq!(child.charge(Op::Write, bytes, 0), Err(RetryAt(S / 2)));
+        assert_eq!(child.charge(Op::Write, 1, bytes, 0), Err(RetryAt(S / 2)));
         assert_eq!(levels(&child, 0), before);
     }
     assert_eq!(root.bucket(Which::Bps).level(0), Some(-500));
-    let charge = child.charge(Op::Discard, u64::MAX, S / 2).expect("the debt is paid");
+    let charge = child.charge(Op::Discard, 1, u64::MAX, S / 2).expect("the debt is paid");
     assert_eq!(root.bucket(Which::Bps).level(S / 2), Some(-(Bucket::COST_MAX as i64)));
     child.refund(charge);
     assert_eq!(root.bucket(Which::Bps).level(S / 2), Some(0));
@@ -85,9 +85,9 @@ fn second_rate_of_an_owner_that_refuses_refunds_the_first() {
         limits.both.iops = Rate::per_s(100);
         limits.both.bps = Rate { per_s: 1000, burst: Some(0) };
     });
-    assert!(child.charge(Op::Read, 1000, 0).is_ok());
+    assert!(child.charge(Op::Read, 1, 1000, 0).is_ok());
     let before = levels(&root, 0);
-    assert_eq!(child.charge(Op::Read, 1000, 0), Err(RetryAt(S)));
+    assert_eq!(child.charge(Op::Read, 1, 1000, 0), Err(RetryAt(S)));
     assert_eq!(levels(&root, 0), before);
 }
 
@@ -95,9 +95,9 @@ fn second_rate_of_an_owner_that_refuses_refunds_the_first() {
 fn refund_takes_back_only_what_was_charged() {
     let (root, child) = of_two();
     limit(&root, |limits| limits.both.bps = Rate { per_s: 100, burst: Some(10) });
-    let charge = child.charge(Op::Read, 8, 0).expect("full");
+    let charge = child.charge(Op::Read, 1, 8, 0).expect("full");
     limit(&root, |limits| limits.read.iops = Rate { per_s: 100, burst: Some(10) });
-    assert!(child.charge(Op::Read, 1, 0).is_ok());
+    assert!(child.charge(Op::Read, 1, 1, 0).is_ok());
     child.refund(charge);
     // The second I/O remains, in the rate that began after the first one, too.
     assert_eq!(root.bucket(Which::Bps).level(0), Some(9));
@@ -117,7 +117,7 @@ fn limits_and_weights_read_back_with_their_bursts() {
     assert_eq!(limits.read.bps, Rate { per_s: 5, burst: Some(3) });
     assert_eq!(limits.both.iops, Rate::default());
     root.set_limits(&Limits::default(), 0).expect("no other change");
-    assert!(root.charge(Op::Write, 1, 0).is_ok_and(|charge| charge.is_none()));
+    assert!(root.charge(Op::Write, 1, 1, 0).is_ok_and(|charge| charge.is_none()));
     assert_eq!(root.weight(), WEIGHT_DEFAULT);
     for (weight, expected) in [(0, WEIGHT_MIN), (7, 7), (u32::MAX, WEIGHT_MAX)] {
         root.set_weight(weight);
@@ -152,7 +152,7 @@ proptest! {
             let may = |at: usize| alone[at].level(now).is_some_and(|level| level >= 0);
             let expected = may(0) && may(child + 1);
             let number = children[child].id().number();
-            prop_assert_eq!(owners.charge(number, Op::Read, bytes, now).is_ok(), expected);
+            prop_assert_eq!(owners.charge(number, Op::Read, 1, bytes, now).is_ok(), expected);
             if expected {
                 prop_assert!(alone[0].try_start(bytes, now).is_ok());
                 prop_assert!(alone[child + 1].try_start(bytes, now).is_ok());

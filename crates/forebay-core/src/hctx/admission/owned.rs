@@ -1,0 +1,324 @@
+//! Queues of requests by owner: where requests wait for the limits of their owner, and for their
+//! turn among the owners.
+//!
+//! As soon as a disk has an owner, all of its requests pass through these queues. Those without an
+//! owner share one queue, of the usual weight and without limits.
+//!
+//! - OW1 a request leaves its queue only if no limit of its owner, or above, refuses it. Then it is
+//!   charged (OL1). The requests of an owner leave in the order of their arrival.
+//! - OW2 among the owners that no limit holds back, the fair order chooses (FQ1). The next request
+//!   leaves only when no other is waiting for a tag outside of these queues. So weights divide the
+//!   tags, and thereby the device.
+//! - OW3 while the disk is frozen no request leaves, and a freeze does not wait for those here. So
+//!   a limit delays no freeze.
+//! - OW4 if the device is gone, no limit holds a request back (H3).
+//! - OW5 a flush passes, because it has no data and other owners may wait for it. So does a request
+//!   that may have a reserved tag, because other I/O may depend on it.
+//! - OW6 while a limit holds requests back, there is a deadline: the earliest time at which one of
+//!   them may leave.
+//!
+//! Each hardware context has its own queues. Limits hold for all contexts together, because these
+//! share the buckets. Weights hold within a context.
+//!
+//! A turn costs one charge for each owner that a limit begins to hold back, and nothing for those
+//! that wait already.
+//!
+//! Counterparts in Linux: `struct throtl_service_queue` (`block/blk-throttle.c`), where bios wait
+//! too before they reach a scheduler; and the service trees of `block/bfq-wf2q.c`.
+
+use crate::hctx::turned::NO_DEADLINE;
+use crate::owner::{
+    CostModel, FairId, FairQueue, Owner, OwnerCharge, Owners, WEIGHT_DEFAULT, WeightBy,
+};
+use crate::request::Request;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// The requests that wait for their owner, and the owners of the disk.
+#[derive(Debug)]
+pub(super) struct OwnedQueues {
+    owners: Owners,
+    by: WeightBy,
+    model: CostModel,
+    fair: FairQueue,
+    /// The queue of each owner, by the number of the owner. The first is for requests without one.
+    queues: Vec<Queue>,
+    /// The number of each owner, by its index in the fair order.
+    numbers: Vec<u32>,
+    /// The numbers of the owners that a limit holds back.
+    held_back: Vec<u32>,
+    /// The earliest time at which one of them may leave.
+    next_ns: u64,
+    nr_waiting: usize,
+    /// The number of turns. Wraps.
+    turn: u32,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    requests: VecDeque<Waiting>,
+    /// The place in the fair order. `None` if there is no such owner.
+    fair: Option<FairId>,
+    /// `None` for requests without an owner.
+    owner: Option<Arc<Owner>>,
+    /// A limit holds the requests back until this time.
+    held_until_ns: Option<u64>,
+    /// How many of the oldest requests a limit has held back.
+    nr_held_back: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    rq: Request,
+    /// The turn in which it came.
+    turn: u32,
+}
+
+/// A request that leaves the queue of its owner.
+#[derive(Debug)]
+pub(super) struct Released {
+    pub(super) rq: Request,
+    pub(super) cause: Cause,
+}
+
+/// Why a request has waited in the queue of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It has not waited: it leaves in the turn in which it came.
+    None,
+    /// A limit has held it back.
+    Limit,
+    /// It has waited for its turn among the owners.
+    Turn,
+}
+
+impl OwnedQueues {
+    /// Creates queues for these owners.
+    pub(super) fn new(owners: Owners, by: WeightBy, model: CostModel) -> OwnedQueues {
+        let mut queues = OwnedQueues {
+            owners: Owners::default(),
+            by,
+            model,
+            fair: FairQueue::new(),
+            queues: Vec::new(),
+            numbers: Vec::new(),
+            held_back: Vec::new(),
+            next_ns: NO_DEADLINE,
+            nr_waiting: 0,
+            turn: 0,
+        };
+        let fair = queues.fair.add(None, WEIGHT_DEFAULT);
+        queues.queues.push(Queue { fair: Some(fair), ..Queue::default() });
+        queues.note_number(fair, 0);
+        queues.set_owners(owners);
+        queues
+    }
+
+    /// Replaces the owners, and takes over their weights. Requests of an owner that was removed go
+    /// on without one. Limits that hold requests back are tried again.
+    pub(super) fn set_owners(&mut self, owners: Owners) {
+        let nr = owners.iter().map(|owner| owner.id().number() as usize + 1).max().unwrap_or(1);
+        if self.queues.len() < nr {
+            self.queues.resize_with(nr, Queue::default);
+        }
+        self.remove_gone(&owners);
+        // A parent may have a higher number than its children.
+        let mut new: Vec<_> = owners.iter().collect();
+        new.sort_by_key(|owner| owner.level());
+        for owner in new {
+            let number = owner.id().number() as usize;
+            let fair = match self.queues[number].fair {
+                Some(fair) => fair,
+                None => {
+                    let parent = owner.parent().map(|up| up.id().number() as usize);
+                    let parent = parent.and_then(|number| self.queues[number].fair);
+                    let fair = self.fair.add(parent, owner.weight());
+                    self.note_number(fair, number as u32);
+                    self.queues[number].fair = Some(fair);
+                    self.queues[number].owner = Some(Arc::clone(owner));
+                    fair
+                }
+            };
+            self.fair.set_weight(fair, owner.weight());
+        }
+        self.owners = owners;
+        for number in self.held_back.iter() {
+            self.queues[*number as usize].held_until_ns = Some(0);
+        }
+        self.next_ns = if self.held_back.is_empty() { NO_DEADLINE } else { 0 };
+    }
+
+    /// Removes the owners that are not among `owners`, children first.
+    fn remove_gone(&mut self, owners: &Owners) {
+        let is_gone = |owner: &Arc<Owner>| {
+            owners.get(owner.id()).is_none_or(|other| !Arc::ptr_eq(owner, other))
+        };
+        let gone = self.queues.iter().filter_map(|queue| queue.owner.as_ref());
+        let mut gone: Vec<_> = gone.filter(|owner| is_gone(owner)).cloned().collect();
+        gone.sort_by_key(|owner| core::cmp::Reverse(owner.level()));
+        for owner in gone {
+            let number = owner.id().number();
+            self.held_back.retain(|held| *held != number);
+            let queue = core::mem::take(&mut self.queues[number as usize]);
+            let Some(fair) = queue.fair else { continue };
+            if !queue.requests.is_empty() && queue.held_until_ns.is_none() {
+                self.fair.cancel(fair);
+            }
+            self.fair.remove(fair);
+            self.nr_waiting -= queue.requests.len();
+            queue.requests.into_iter().for_each(|waiting| self.push(0, waiting));
+        }
+    }
+
+    fn note_number(&mut self, fair: FairId, number: u32) {
+        if self.numbers.len() <= fair.index() {
+            self.numbers.resize(fair.index() + 1, 0);
+        }
+        self.numbers[fair.index()] = number;
+    }
+
+    /// Returns whether no request waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nr_waiting == 0
+    }
+
+    /// Returns the requests that wait.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.queues.iter().flat_map(|queue| queue.requests.iter().map(|waiting| &waiting.rq))
+    }
+
+    /// Returns the time at which a limit may let a request go; [`NO_DEADLINE`] if none holds one
+    /// back.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Begins a turn. Requests that came before it have waited.
+    pub(super) fn begin_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// Keeps a request until it may go.
+    pub(super) fn keep(&mut self, rq: Request) {
+        let number = self.number_of(&rq);
+        let turn = self.turn;
+        self.push(number, Waiting { rq, turn });
+    }
+
+    /// Returns the number of the queue of a request.
+    fn number_of(&self, rq: &Request) -> usize {
+        let number = rq.origin.owner() as usize;
+        match self.queues.get(number) {
+            Some(queue) if queue.fair.is_some() => number,
+            _ => 0,
+        }
+    }
+
+    fn push(&mut self, number: usize, waiting: Waiting) {
+        let queue = &mut self.queues[number];
+        queue.requests.push_back(waiting);
+        self.nr_waiting += 1;
+        match (queue.held_until_ns, queue.fair) {
+            (Some(_), _) => queue.nr_held_back = queue.requests.len(),
+            (None, Some(fair)) if queue.requests.len() == 1 => self.fair.enqueue(fair),
+            _ => {}
+        }
+    }
+
+    /// Returns the next request that may go, in the fair order. If the device is gone, no limit
+    /// counts (OW4).
+    pub(super) fn release(&mut self, now: u64, is_gone: bool) -> Option<Released> {
+        if now >= self.next_ns || is_gone && !self.held_back.is_empty() {
+            self.retry_held_back(now, is_gone);
+        }
+        loop {
+            let fair = self.fair.next()?;
+            let number = self.numbers[fair.index()];
+            let queue = &mut self.queues[number as usize];
+            let rq = &queue.requests.front().expect("an owner in the fair order has requests").rq;
+            let (op, nr_bios, len) = (rq.op, rq.nr_bios, rq.len);
+            if let Some(owner) = &queue.owner
+                && !is_gone
+                && let Err(at) = owner.charge(op, nr_bios, len, now)
+            {
+                let until_ns = at.0.max(now + 1);
+                queue.held_until_ns = Some(until_ns);
+                queue.nr_held_back = queue.requests.len();
+                self.held_back.push(number);
+                self.next_ns = self.next_ns.min(until_ns);
+                self.fair.cancel(fair);
+                continue;
+            }
+            let waiting = queue.requests.pop_front().expect("it has just been looked at");
+            let cause = match queue.nr_held_back.checked_sub(1) {
+                Some(left) => {
+                    queue.nr_held_back = left;
+                    Cause::Limit
+                }
+                None if waiting.turn != self.turn => Cause::Turn,
+                None => Cause::None,
+            };
+            if let Some(owner) = &queue.owner {
+                let waited_ns = match cause {
+                    Cause::Limit => Some(now.saturating_sub(waiting.rq.unplugged_ns)),
+                    Cause::None | Cause::Turn => None,
+                };
+                owner.counters().note_start(nr_bios, len, waited_ns);
+            }
+            if !queue.requests.is_empty() {
+                self.fair.enqueue(fair);
+            }
+            self.fair.charge(fair, self.model.cost(self.by, op, nr_bios, len));
+            self.nr_waiting -= 1;
+            return Some(Released { rq: waiting.rq, cause });
+        }
+    }
+
+    /// Returns the owners to the fair order whose time has come.
+    #[inline(never)]
+    fn retry_held_back(&mut self, now: u64, is_gone: bool) {
+        let OwnedQueues { held_back, queues, fair, next_ns, .. } = self;
+        *next_ns = NO_DEADLINE;
+        held_back.retain(|number| {
+            let queue = &mut queues[*number as usize];
+            let until_ns = queue.held_until_ns.expect("a limit holds it back");
+            if until_ns > now && !is_gone {
+                *next_ns = until_ns.min(*next_ns);
+                return true;
+            }
+            queue.held_until_ns = None;
+            fair.enqueue(queue.fair.expect("its owner is among the owners"));
+            false
+        });
+    }
+
+    /// Charges a NOWAIT request that would be issued now. Returns `None` if it had to wait: a limit
+    /// refuses it, or another request of any owner waits for its turn.
+    pub(super) fn charge_nowait(&mut self, rq: &Request, now: u64) -> Option<OwnerCharge> {
+        let queue = &self.queues[self.number_of(rq)];
+        if self.fair.next().is_some() || !queue.requests.is_empty() {
+            return None;
+        }
+        match &queue.owner {
+            None => Some(OwnerCharge::NONE),
+            Some(owner) => owner.charge(rq.op, rq.nr_bios, rq.len, now).ok(),
+        }
+    }
+
+    /// Takes back the charge of a NOWAIT request that was not issued. `number` is that of the owner
+    /// in its origin.
+    pub(super) fn refund_nowait(&self, number: u32, charge: OwnerCharge) {
+        if let Some(owner) = self.owners.numbered(number) {
+            owner.refund(charge);
+        }
+    }
+
+    /// Counts a request of an owner that waited for its tag. `number` is that of the owner in its
+    /// origin.
+    pub(super) fn note_tag_wait(&self, number: u32, nr_ios: u32, waited_ns: u64) {
+        if let Some(owner) = self.owners.numbered(number) {
+            owner.counters().note_tag_wait(nr_ios, waited_ns);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Counters of an owner: its I/O, and what that I/O waited for.
+
+use crate::stats::counter::SharedCounter;
+
+/// How much I/O an owner has started, and how long it waited. Units are I/Os, bytes and
+/// nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnerStats {
+    /// I/Os that limits and weights have let go. Flushes are not counted.
+    pub ios: u64,
+    /// The bytes of these I/Os.
+    pub bytes: u64,
+    /// I/Os that a limit held back.
+    pub limit_waits: u64,
+    /// How long limits held them back.
+    pub limit_wait_ns: u64,
+    /// I/Os that waited for a tag.
+    pub tag_waits: u64,
+    /// How long they waited for it.
+    pub tag_wait_ns: u64,
+}
+
+/// The counters of an owner, which all hardware contexts write.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerCounters {
+    ios: SharedCounter,
+    bytes: SharedCounter,
+    limit_waits: SharedCounter,
+    limit_wait_ns: SharedCounter,
+    tag_waits: SharedCounter,
+    tag_wait_ns: SharedCounter,
+}
+
+impl OwnerCounters {
+    /// Counts a request that joins `nr_ios` I/Os. `waited_ns` is how long a limit held it back.
+    pub(crate) fn note_start(&self, nr_ios: u32, bytes: u64, waited_ns: Option<u64>) {
+        let nr_ios = u64::from(nr_ios);
+        self.ios.add(nr_ios);
+        self.bytes.add(bytes);
+        if let Some(waited_ns) = waited_ns {
+            self.limit_waits.add(nr_ios);
+            self.limit_wait_ns.add(waited_ns.saturating_mul(nr_ios));
+        }
+    }
+
+    /// Counts a request that joins `nr_ios` I/Os and waited for its tag.
+    pub(crate) fn note_tag_wait(&self, nr_ios: u32, waited_ns: u64) {
+        let nr_ios = u64::from(nr_ios);
+        self.tag_waits.add(nr_ios);
+        self.tag_wait_ns.add(waited_ns.saturating_mul(nr_ios));
+    }
+
+    /// Returns the counts. Each is recent; together they are of no single moment.
+    pub(crate) fn stats(&self) -> OwnerStats {
+        OwnerStats {
+            ios: self.ios.get(),
+            bytes: self.bytes.get(),
+            limit_waits: self.limit_waits.get(),
+            limit_wait_ns: self.limit_wait_ns.get(),
+            tag_waits: self.tag_waits.get(),
+            tag_wait_ns: self.tag_wait_ns.get(),
+        }
+    }
+}
