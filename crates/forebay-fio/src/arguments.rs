@@ -29,7 +29,7 @@ pub fn of(job: &Job) -> Vec<String> {
         iodepth_batch_complete_min, iodepth_batch_complete_max, iodepth_low, numjobs, runtime,
         time_based, direct, filename, ioengine, invalidate, allow_mounted_write, fsync, end_fsync,
         randseed, norandommap, randrepeat, verify, do_verify, group_reporting, fixedbufs,
-        sqthread_poll, stonewall, new_group, policies: _, texts,
+        sqthread_poll, stonewall, new_group, policies: _, owner: _, texts,
         // They follow from the jobs before.
         group: _, stage: _,
         // They follow from the texts.
@@ -84,9 +84,11 @@ pub fn of(job: &Job) -> Vec<String> {
     list.0
 }
 
-/// Returns the arguments for the settings of the layer, which only `forebay bench` knows.
+/// Returns the arguments for the settings of the layer and for the job as an owner of I/O, which
+/// only `forebay bench` has.
 pub fn policies(job: &Job) -> Vec<String> {
-    job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()
+    let given = job.policies.iter().chain(&job.owner);
+    given.map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
 /// Returns the jobs as one line for a shell. It needs no job file and no defaults.
@@ -208,7 +210,7 @@ mod tests {
             Kind::Time { .. } => Some(format!("{}us", n % 10_000_000 + 1)),
             Kind::Bool { .. } | Kind::Flag { .. } => Some((n % 2).to_string()),
             Kind::Choice { words, .. } => Some(words[n as usize % words.len()].to_owned()),
-            Kind::Policy { .. } => Some(n.to_string()),
+            Kind::Policy { .. } | Kind::Owner { .. } => Some(n.to_string()),
             _ => None,
         }
     }

@@ -134,6 +134,8 @@ pub struct Job {
     pub stage: u32,
     /// Settings of the block layer: keys and values for the device spec.
     pub policies: Vec<(&'static str, String)>,
+    /// The limits and the weight of each clone as an owner of I/O: options and values.
+    pub owner: Vec<(&'static str, String)>,
     /// The options given for this job itself, for the report: name and text, in the order given.
     pub options: Vec<(&'static str, String)>,
 }
@@ -207,6 +209,7 @@ impl Job {
             group: 0,
             stage: 0,
             policies: given.policies,
+            owner: given.owner,
             options,
         };
         job.check_conflicts()?;

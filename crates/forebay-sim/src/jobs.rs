@@ -264,6 +264,7 @@ fn not_simulated(job: &Job) -> Option<&'static str> {
         ("startdelay", !job.start_delay.is_zero()),
         ("loops", job.loops > 1),
         ("fdatasync", job.fdatasync > 0),
+        ("weight and throttle_ options", !job.owner.is_empty()),
     ];
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }

@@ -2,7 +2,7 @@
 
 use crate::Io;
 use crate::driver_names;
-use forebay_core::{BlockStatus, LimitsError, Op, SubmitErrorKind};
+use forebay_core::{BadLimit, BlockStatus, LimitsError, Op, SubmitErrorKind};
 use forebay_nbd::uri::UriError;
 use std::borrow::Cow;
 use std::io;
@@ -446,5 +446,66 @@ fn too_small(len: u64, block: u32) -> String {
     match len {
         0 => "the file is empty".to_owned(),
         _ => format!("{len} bytes are less than one block of {block} bytes"),
+    }
+}
+
+/// An owner of I/O that was not added, changed or removed. See [`Owner`](crate::Owner).
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OwnerError {
+    /// The list of owners does not allow it.
+    #[error(transparent)]
+    List(#[from] forebay_core::OwnerError),
+    /// The turns of the disk receive no time, which limits need.
+    #[error("{disk}: no owner added, because iostats=off leaves out the time: use iostats=on")]
+    Untimed {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// The disk emulates an earlier system, in which threads wait for tags.
+    #[error("{disk}: no owner added, because an emulated system has none: remove its keys")]
+    Emulated {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// The name is empty.
+    #[error("{disk}: no owner added, because its name is empty: name it")]
+    Unnamed {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// A burst has no rate.
+    #[error("{}={}: expected {}", .0.key, .0.value, .0.expected)]
+    Limit(BadLimit),
+    /// The weight is out of range.
+    #[error("owner {owner}: weight {weight} not set: expected a number from 1 to 10000")]
+    Weight {
+        /// The name of the owner.
+        owner: String,
+        /// The weight.
+        weight: u32,
+    },
+    /// The disk has several hardware contexts, and weights order the I/O of one.
+    #[error(
+        "{disk}: weight not set, because it orders one hardware context and the disk has \
+         {nr_hw_queues}: use nr_hw_queues=1"
+    )]
+    Contexts {
+        /// The spec of the disk.
+        disk: String,
+        /// The number of hardware contexts.
+        nr_hw_queues: usize,
+    },
+    /// The owner was removed before.
+    #[error("owner {owner} not removed, because it was removed before")]
+    Removed {
+        /// The name of the owner.
+        owner: String,
+    },
+}
+
+impl From<BadLimit> for OwnerError {
+    fn from(bad: BadLimit) -> OwnerError {
+        OwnerError::Limit(bad)
     }
 }

@@ -111,7 +111,8 @@ impl DiskFacts {
 impl DiskInfo {
     /// Returns whether turns receive the time, for latencies or for deadlines.
     pub(crate) fn is_timed(&self) -> bool {
-        self.policy.iostats || self.limits.volatile_cache || self.policy.io_timeout_ns > 0
+        let Policy { iostats, io_timeout_ns, scheduler, .. } = self.policy;
+        iostats || self.limits.volatile_cache || io_timeout_ns > 0 || !scheduler.is_none()
     }
 }
 

@@ -1,7 +1,9 @@
 //! One I/O with the buffer that it owns, and its completion.
 
 use crate::buf::Buf;
-use forebay_core::{Bio, BioFlags, BlockStatus, Class, Op, Priority, QueuedBio, Segment, Segments};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Class, Op, Origin, Priority, QueuedBio, Segment, Segments,
+};
 
 /// An I/O with the buffer that it owns. Offsets and lengths are in bytes.
 // In this order the buffer does not follow the padding of the bio. A move would copy both together,
@@ -152,6 +154,13 @@ impl Io {
     pub fn priority(mut self, class: Class, level: u8) -> Io {
         let priority = Priority::new(class, level).expect("a priority has a level from 0 to 7");
         self.bio.origin = self.bio.origin.with_priority(priority);
+        self
+    }
+
+    /// Returns the I/O with the owner of `origin`, and its own priority.
+    #[inline]
+    pub(crate) fn of_owner(mut self, origin: Origin) -> Io {
+        self.bio.origin = origin.with_priority(self.bio.origin.priority());
         self
     }
 

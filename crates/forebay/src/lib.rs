@@ -80,6 +80,7 @@ mod future;
 mod info;
 mod io;
 mod keys;
+mod owner;
 mod poll_handle;
 mod properties;
 mod queue;
@@ -104,19 +105,23 @@ pub use counters::{DiskCounter, disk_counters};
 pub use disk::{Disk, DiskOptions, GuestSlice};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
-pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
+pub use error::{
+    FreezeError, IoError, OpenError, OwnerError, RegisterError, SpecError, SubmitError,
+};
 pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
-    BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, Class, CounterInfo, CounterUnit, DefaultValue,
-    Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,
-    LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, Origin, PlugPolicy,
-    Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, SchedulerPolicy, Segment, Segments,
-    StageStats, SubmitErrorKind, TagNeed, UnplugCause, Values,
+    BadKnob, BadLimit, Bio, BioFlags, BlockStatus, COUNTERS, Class, CounterInfo, CounterUnit,
+    DefaultValue, Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob,
+    LIMIT_KEYS, LateRequest, LateStage, LimitKey, Limits, LimitsError, LostWrites, MergeKind,
+    MergePolicy, Op, OpStats, Origin, OwnerStats, PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX,
+    QueueLimits, QueueStats, Rate, Rates, SchedulerPolicy, Segment, Segments, StageStats,
+    SubmitErrorKind, TagNeed, UnplugCause, Values,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
+pub use owner::Owner;
 pub use poll_handle::{DiskPoll, QueuePoll};
 pub use properties::{Property, PropertyGroup, PropertyValue, property_names};
 pub use queue::{BioQueue, PollMode, RegisteredMemory};

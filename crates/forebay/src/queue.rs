@@ -10,6 +10,7 @@ use crate::buf::Buf;
 use crate::driver::Waiter;
 use crate::error::{RegisterError, SubmitError};
 use crate::io::{Completion, Io};
+use crate::owner::Owner;
 use crate::poll_handle::QueuePoll;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::now_ns;
@@ -100,6 +101,34 @@ impl BioQueue {
         // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
         // the completion is reaped.
         unsafe { self.submit_with(bio, buf, now) }.map_err(refused)
+    }
+
+    /// Submits an I/O of an owner, as [`submit`](BioQueue::submit) does. It counts against the
+    /// owner's limits, and has its share.
+    ///
+    /// # Errors
+    /// Same as `submit`.
+    ///
+    /// # Panics
+    /// Panics if the owner is of another disk.
+    #[inline]
+    pub fn submit_for(&mut self, owner: &Owner, io: Io) -> Result<(), SubmitError> {
+        let now = now_ns(self.shared.info().is_timed());
+        self.submit_for_at(owner, io, now)
+    }
+
+    /// Submits an I/O of an owner, as [`submit_for`](BioQueue::submit_for) does, without reading
+    /// the clock again. `now` is as for [`submit_at`](BioQueue::submit_at).
+    ///
+    /// # Errors
+    /// Same as `submit`.
+    ///
+    /// # Panics
+    /// Panics if the owner is of another disk.
+    #[inline]
+    pub fn submit_for_at(&mut self, owner: &Owner, io: Io, now: u64) -> Result<(), SubmitError> {
+        assert!(owner.is_of(&self.shared), "{owner:?} is of another disk than the queue");
+        self.submit_at(io.of_owner(owner.origin()), now)
     }
 
     /// Submits an I/O as [`submit`](BioQueue::submit) does, without reading the clock again. `now`

@@ -2,7 +2,7 @@
 //!
 //! As in fio, a call has a completion latency and no submission latency.
 
-use forebay::{Buf, Disk};
+use forebay::{Buf, Disk, Owner};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 
@@ -14,11 +14,12 @@ use super::tally::Tally;
 pub(super) struct Calls {
     /// None for trims.
     buf: Option<Buf>,
+    owner: Option<Owner>,
 }
 
 impl Calls {
-    pub(super) fn new(job: &Job, disk: &Disk) -> Self {
-        Self { buf: buffers(job, disk).pop() }
+    pub(super) fn new(job: &Job, disk: &Disk, owner: Option<&Owner>) -> Self {
+        Self { buf: buffers(job, disk).pop(), owner: owner.cloned() }
     }
 
     /// Makes blocking calls until the job has no more I/Os or its time is over.
@@ -47,15 +48,29 @@ impl Calls {
         let len = buf.len().min(op.len as usize);
         let buf = &mut buf[..len];
         tally.submitted(op);
+        let owner = self.owner.as_ref();
         let result = match op.direction {
-            Direction::Read => disk.read_at(buf, op.offset),
+            Direction::Read => match owner {
+                None => disk.read_at(buf, op.offset),
+                Some(owner) => owner.read_at(buf, op.offset),
+            },
             Direction::Write => {
                 if tally.fills {
                     tally.fill(buf, op.offset);
                 }
-                disk.write_at(buf, op.offset)
+                match owner {
+                    None => disk.write_at(buf, op.offset),
+                    Some(owner) => owner.write_at(buf, op.offset),
+                }
             }
-            Direction::Trim => disk.discard(op.offset, op.len.into()).map(|()| op.len as usize),
+            Direction::Trim => {
+                let (offset, len) = (op.offset, op.len.into());
+                let ended = match owner {
+                    None => disk.discard(offset, len),
+                    Some(owner) => owner.discard(offset, len),
+                };
+                ended.map(|()| op.len as usize)
+            }
         };
         let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
         tally.stats.record_submit(1, 1);

@@ -33,6 +33,7 @@ mod memory;
 mod notes;
 mod open;
 mod outcome;
+mod owner;
 mod plan;
 mod queued;
 mod run;

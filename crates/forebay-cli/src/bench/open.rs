@@ -1,6 +1,6 @@
 //! Opens the disks, and determines each clone's part of its disk.
 
-use forebay::Disk;
+use forebay::{Disk, Owner};
 use forebay_fio::generator::Region;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::Job;
@@ -15,12 +15,15 @@ pub(super) struct Opened {
     pub(super) disks: Vec<Disk>,
     /// The part of the disk for each target.
     pub(super) regions: Vec<Region>,
+    /// The owner of the I/O of each target, if its job has limits or a weight.
+    pub(super) owners: Vec<Option<Owner>>,
 }
 
 /// Opens every disk, and checks that the jobs fit.
 pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> {
     let mut disks: Vec<Disk> = Vec::new();
     let mut regions: Vec<Region> = Vec::with_capacity(targets.len());
+    let mut owners = Vec::with_capacity(targets.len());
     for (at, target) in targets.iter().enumerate() {
         let job = &jobs[target.job];
         // Disks are numbered in the order of their first targets.
@@ -33,8 +36,10 @@ pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> 
             _ => region(job, &disks[target.disk], target)?,
         };
         regions.push(region);
+        let owner = target.owner.map(|plan| plan.add_to(&disks[target.disk], job, at));
+        owners.push(owner.transpose()?);
     }
-    Ok(Opened { disks, regions })
+    Ok(Opened { disks, regions, owners })
 }
 
 fn open_one(job: &Job, target: &Target) -> Result<Disk, Failure> {

@@ -12,6 +12,7 @@ use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::units::Size;
 
+use super::owner::OwnerPlan;
 use super::{contradictions, filename};
 use crate::failure::Failure;
 
@@ -29,6 +30,8 @@ pub(super) struct Target {
     pub(super) disk: usize,
     /// The disk.
     pub(super) spec: Spec,
+    /// The owner of its I/O, if it has limits or a weight.
+    pub(super) owner: Option<OwnerPlan>,
 }
 
 impl Target {
@@ -59,14 +62,15 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     let mut needs: Vec<Needs> = Vec::new();
     let mut targets = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
+        let owner = OwnerPlan::of(job)?;
         for clone in 0..job.numjobs {
             let spec = spec_of(job, clone)?;
             let disk = *numbers.entry(spec.to_string()).or_insert(needs.len());
             if disk == needs.len() {
                 needs.push(Needs::default());
             }
-            needs[disk].add(job);
-            targets.push(Target { job: at, clone, disk, spec });
+            needs[disk].add(job, owner);
+            targets.push(Target { job: at, clone, disk, spec, owner });
         }
     }
     for target in &mut targets {
@@ -90,10 +94,13 @@ struct Needs {
     fixed: bool,
     /// Total size of the buffers, except those of jobs that refuse registration.
     buffer_bytes: u64,
+    /// Whether a job has a weight.
+    has_weight: bool,
 }
 
 impl Needs {
-    fn add(&mut self, job: &Job) {
+    fn add(&mut self, job: &Job, owner: Option<OwnerPlan>) {
+        self.has_weight |= owner.is_some_and(|owner| owner.weight.is_some());
         self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         self.iodepth = self.iodepth.max(job.iodepth);
         self.fixed |= job.fixedbufs == Some(true);
@@ -115,6 +122,10 @@ impl Needs {
         // The layer's default is too small for deeper jobs.
         if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
             spec.set("nr_bios", &self.iodepth.to_string());
+        }
+        // Weights order the I/O of one context.
+        if self.has_weight && spec.get("nr_hw_queues").is_none() {
+            spec.set("nr_hw_queues", "1");
         }
     }
 }

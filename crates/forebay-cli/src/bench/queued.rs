@@ -14,7 +14,7 @@
 //! and once after each reap (clat ends). If one I/O was reaped and one follows, the end of the
 //! first is the start of the second, whose slat then includes the accounting of the first.
 
-use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, SubmitErrorKind};
+use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Owner, SubmitErrorKind};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
@@ -29,6 +29,8 @@ use super::tally::Tally;
 #[derive(Debug)]
 pub(super) struct Queued {
     queue: BioQueue,
+    /// The owner of the I/Os, if it has limits or a weight.
+    owner: Option<Owner>,
     /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
     free: Vec<Free>,
@@ -92,7 +94,7 @@ fn commit(tally: &mut Tally<'_>, direction: Direction, start_ns: u64, now_ns: u6
 }
 
 impl Queued {
-    pub(super) fn new(job: &Job, disk: &Disk) -> Self {
+    pub(super) fn new(job: &Job, disk: &Disk, owner: Option<&Owner>) -> Self {
         let depth = job.iodepth as usize;
         let bufs = buffers(job, disk).into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         let mut free: Vec<_> =
@@ -102,6 +104,7 @@ impl Queued {
         let idle = Slot::new(Op { direction: Direction::Read, offset: 0, len: 0 }, 0, 0);
         Self {
             queue: disk.queue(),
+            owner: owner.cloned(),
             slots: vec![idle; depth],
             free,
             batch: Vec::with_capacity(depth),
@@ -291,7 +294,11 @@ impl Queued {
     fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, SubmitErrorKind> {
         let Free { slot, buf } = self.free.pop().expect("there is room for the batch");
         let io = io(tally, op, buf).user_data(slot.into());
-        if let Err(refused) = self.queue.submit_at(io, now_ns) {
+        let submitted = match &self.owner {
+            None => self.queue.submit_at(io, now_ns),
+            Some(owner) => self.queue.submit_for_at(owner, io, now_ns),
+        };
+        if let Err(refused) = submitted {
             cold_path();
             self.free.push(Free { slot, buf: refused.io.into_buf() });
             return Err(refused.kind);

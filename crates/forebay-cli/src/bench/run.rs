@@ -119,6 +119,7 @@ impl Run<'_> {
                     job: &jobs[target.job],
                     target,
                     disk: &self.opened.disks[target.disk],
+                    owner: self.opened.owners[stream].as_ref(),
                     region: self.opened.regions[stream],
                     at,
                     stream: stream as u64,

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay::Disk;
+use forebay::{Disk, Owner};
 use forebay_fio::generator::{Direction, Region, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::logs::Logs;
@@ -34,6 +34,8 @@ pub(super) struct Task<'a> {
     pub(super) job: &'a Job,
     pub(super) target: &'a Target,
     pub(super) disk: &'a Disk,
+    /// The owner of its I/O, if it has limits or a weight.
+    pub(super) owner: Option<&'a Owner>,
     pub(super) region: Region,
     /// Index within the stage.
     pub(super) at: usize,
@@ -103,11 +105,11 @@ pub(super) struct Finished {
 impl<'a> Worker<'a> {
     /// Allocates everything for [`Worker::run`].
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
-        let &Task { job, disk, region, stop, gauge, stream, status, .. } = task;
+        let &Task { job, disk, owner, region, stop, gauge, stream, status, .. } = task;
         let cached = task.target.path().filter(|_| !task.target.is_direct());
         let method = match job.is_blocking() {
-            true => IoMethod::Calls(Calls::new(job, disk)),
-            false => IoMethod::Queued(Box::new(Queued::new(job, disk))),
+            true => IoMethod::Calls(Calls::new(job, disk, owner)),
+            false => IoMethod::Queued(Box::new(Queued::new(job, disk, owner))),
         };
         let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {

@@ -1,6 +1,6 @@
 //! Unit tests of `help`.
 
-use forebay::{DefaultValue, Values};
+use forebay::{DefaultValue, LIMIT_KEYS, Values};
 use forebay_fio::options::{Kind, OPTIONS};
 
 use super::*;
@@ -52,6 +52,19 @@ fn options_of_the_dialect_are_those_of_the_table() {
     let others = SETTINGS.iter().map(|setting| setting.key).filter(|key| !keys.contains(key));
     let others: Vec<_> = others.collect();
     assert_eq!(others, ["nr_bios", "lock", "takeover_wait_ms", "read_only", "fua", "service"]);
+}
+
+#[test]
+fn limits_of_the_dialect_are_those_of_owners() {
+    let of_owners = OPTIONS.iter().filter(|it| matches!(it.kind, Kind::Owner { .. }));
+    let limits: Vec<_> = of_owners.filter(|it| it.name != "weight").collect();
+    assert_eq!(limits.len(), LIMIT_KEYS.len());
+    for (option, limit) in limits.into_iter().zip(&LIMIT_KEYS) {
+        let Kind::Owner { accepts } = &option.kind else { unreachable!("chosen above") };
+        assert_eq!(option.name.strip_prefix("throttle_"), Some(limit.key));
+        assert_eq!(*accepts, limit.values.expected(), "{}", option.name);
+        assert_eq!(option.default, limit.default_value(), "{}", option.name);
+    }
 }
 
 /// Returns the lines of a topic that explain a key.

@@ -131,7 +131,7 @@ fn the_layer_has_its_keys_in_their_order() {
         keys(layer),
         "spec driver jobs bios requests issued commits system_calls runs skipped_runs runs_made \
          turns empty_turns run_arms run_rearms worker_runs busy_ns \
-         tag_waits tag_wait_ns tag_sleeps tag_wakeups vain_wakeups \
+         tag_waits tag_wait_ns tag_sleeps limit_waits limit_wait_ns tag_wakeups vain_wakeups \
          splits requeues retries overtaken timeouts early_ends \
          flushes_asked flushes_issued flushes_joined flushes_elided flushes_refused \
          merges unplugs latency_ns policy"

@@ -17,8 +17,9 @@ pub trait Owner: Context {
     /// takes it.
     fn wait_in_owned_driver(&mut self, nr: u32, deadline_ns: Option<u64>);
 
-    /// Sleeps for the time after which a busy driver is asked again.
-    fn sleep(&mut self);
+    /// Sleeps for the time after which a busy driver is asked again, but at most until
+    /// `deadline_ns`, a time of the context's clock, if given.
+    fn sleep(&mut self, deadline_ns: Option<u64>);
 
     /// Waits although nothing of the context is under way: for an event outside of it.
     #[inline]
@@ -87,7 +88,7 @@ pub fn await_admitted<H: Owner>(host: &mut H, is_gone: impl Fn() -> bool) {
 pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {
     if turned.nr_in_flight() == 0 {
         if turned.work_left() {
-            host.sleep();
+            host.sleep(turned.deadline());
         }
         return;
     }

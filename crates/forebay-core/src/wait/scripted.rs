@@ -274,8 +274,11 @@ impl Owner for Scripted {
         self.call(format!("wait for {nr} until {deadline_ns:?}"));
     }
 
-    fn sleep(&mut self) {
-        self.call("sleep");
+    fn sleep(&mut self, deadline_ns: Option<u64>) {
+        match deadline_ns {
+            None => self.call("sleep"),
+            Some(at_ns) => self.call(format!("sleep until {at_ns}")),
+        }
     }
 
     fn wait_outside(&mut self, goal: u64) {

@@ -60,4 +60,6 @@ pub struct Given {
     pub new_group: Option<bool>,
     /// Settings of the block layer, passed on unchanged.
     pub policies: Vec<(&'static str, String)>,
+    /// Limits and the weight of the job as an owner of I/O, passed on unchanged.
+    pub owner: Vec<(&'static str, String)>,
 }

@@ -48,6 +48,13 @@ const GROUPS: &[(&str, &[&str])] = &[
         "prio_aging_expire", "max_sectors_kb", "flush", "flush_pending_ms", "io_timeout_ms",
         "io_timeout_grace_ms", "elide", "exclusive", "iostats",
     ]),
+    ("Limits and weight of each clone, in the block layer (forebay help policies)", &[
+        "weight", "throttle_iops", "throttle_bps", "throttle_read_iops",
+        "throttle_read_bps", "throttle_write_iops", "throttle_write_bps",
+        "throttle_iops_burst", "throttle_bps_burst", "throttle_read_iops_burst",
+        "throttle_read_bps_burst", "throttle_write_iops_burst",
+        "throttle_write_bps_burst",
+    ]),
     ("Report and run", &[
         "output", "output-format", "status-interval", "eta", "eta-newline", "section",
         "parse-only", "showcmd", "readonly", "warnings-fatal", "help",

@@ -58,6 +58,8 @@ pub enum Kind {
     Parsed { accepts: &'static str, set: fn(&mut Given, &str) -> Result<(), String> },
     /// A key of device specs by the same name: the value is passed on unchanged.
     Policy { accepts: &'static str },
+    /// A limit or the weight of the job as an owner of I/O, passed on unchanged.
+    Owner { accepts: &'static str },
     /// For the whole run: one of these words.
     RunChoice { words: &'static [&'static str], set: fn(&mut RunOptions, &str) },
     /// For the whole run: a text with its own syntax.
@@ -196,6 +198,10 @@ impl OptionSpec {
                 given.policies.retain(|(name, _)| *name != self.name);
                 given.policies.push((self.name, value.to_owned()));
             }
+            Kind::Owner { .. } => {
+                given.owner.retain(|(name, _)| *name != self.name);
+                given.owner.push((self.name, value.to_owned()));
+            }
             Kind::JobName | Kind::Help => {}
         }
         Ok(())
@@ -242,6 +248,7 @@ impl Kind {
             Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.join(", "),
             Self::Text { .. } | Self::RunText { .. } | Self::JobName => "any text".to_owned(),
             Self::Policy { accepts }
+            | Self::Owner { accepts }
             | Self::Parsed { accepts, .. }
             | Self::RunParsed { accepts, .. } => (*accepts).to_owned(),
             Self::Help => "no value, or an option".to_owned(),

@@ -25,6 +25,14 @@ macro_rules! policy {
     };
 }
 
+/// A limit or the weight of the job as an owner of I/O. A test of the program compares limits with
+/// those of the block layer.
+macro_rules! owner {
+    ($name:literal, $default:literal, $accepts:literal, $help:literal) => {
+        row($name, &[], $default, $help, Kind::Owner { accepts: $accepts })
+    };
+}
+
 /// Adds a warning to a job, or removes it.
 fn warn_if(given: &mut Given, is_given: bool, text: &str) {
     given.warnings.retain(|known| known != text);
@@ -365,6 +373,36 @@ pub static OPTIONS: &[OptionSpec] = &[
     policy!("max_sectors_kb", "the device's",
         "a number of KiB from 1 to 1048576", "largest request, KiB"),
     policy!("iostats", "on", "on or off", "record latencies inside the layer"),
+    owner!("weight", "100", "a number from 1 to 10000",
+        "share of each clone while several wait for tags; nr_hw_queues becomes 1"),
+    owner!("throttle_iops", "0", "a number of I/Os per second from 0 to 268435456; 0: no limit",
+        "limit in the block layer on I/Os per second, for each clone"),
+    owner!("throttle_bps", "0", "a number of bytes per second from 0 to 1T; 0: no limit",
+        "limit in the block layer on bytes per second, for each clone"),
+    owner!("throttle_read_iops", "0",
+        "a number of I/Os per second from 0 to 268435456; 0: no limit",
+        "limit in the block layer on reads per second, for each clone"),
+    owner!("throttle_read_bps", "0", "a number of bytes per second from 0 to 1T; 0: no limit",
+        "limit in the block layer on bytes read per second, for each clone"),
+    owner!("throttle_write_iops", "0",
+        "a number of I/Os per second from 0 to 268435456; 0: no limit",
+        "limit in the block layer on writes and trims per second, for each clone"),
+    owner!("throttle_write_bps", "0", "a number of bytes per second from 0 to 1T; 0: no limit",
+        "limit in the block layer on bytes written or trimmed per second, for each clone"),
+    owner!("throttle_iops_burst", "a tenth of a second at the rate, at least 1",
+        "a number of I/Os from 0 to 268435456", "I/Os that may start at once; needs throttle_iops"),
+    owner!("throttle_bps_burst", "a tenth of a second at the rate, at least 4k",
+        "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_bps"),
+    owner!("throttle_read_iops_burst", "a tenth of a second at the rate, at least 1",
+        "a number of I/Os from 0 to 268435456",
+        "I/Os that may start at once; needs throttle_read_iops"),
+    owner!("throttle_read_bps_burst", "a tenth of a second at the rate, at least 4k",
+        "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_read_bps"),
+    owner!("throttle_write_iops_burst", "a tenth of a second at the rate, at least 1",
+        "a number of I/Os from 0 to 268435456",
+        "I/Os that may start at once; needs throttle_write_iops"),
+    owner!("throttle_write_bps_burst", "a tenth of a second at the rate, at least 4k",
+        "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_write_bps"),
     row("output", &[], "standard output", "file for the report",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "format of the report",

@@ -46,7 +46,7 @@ fn every_default_is_what_a_job_has_without_the_option() {
     let job = |given| Job::new("j".to_owned(), given, Vec::new()).expect("no conflict");
     // A default of several words is a description. The program compares those of settings.
     let is_value = |spec: &&OptionSpec| {
-        let is_setting = matches!(spec.kind, Kind::Policy { .. });
+        let is_setting = matches!(spec.kind, Kind::Policy { .. } | Kind::Owner { .. });
         !spec.default.is_empty() && !spec.default.contains(' ') && !is_setting
     };
     for spec in OPTIONS.iter().filter(is_value) {

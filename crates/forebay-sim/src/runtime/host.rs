@@ -288,9 +288,11 @@ impl Owner for At<'_, '_> {
         self.thread.wait_in_driver(&self.hctx, nr, timeout_ns);
     }
 
-    fn sleep(&mut self) {
+    fn sleep(&mut self, deadline_ns: Option<u64>) {
         self.thread.check_may_wait();
-        self.thread.cpu.park_for(RESOURCE_DELAY.as_nanos() as u64);
+        let now = self.thread.world.now();
+        let left_ns = deadline_ns.map_or(u64::MAX, |at_ns| at_ns.saturating_sub(now));
+        self.thread.cpu.park_for(left_ns.min(RESOURCE_DELAY.as_nanos() as u64));
     }
 
     fn wait_outside(&mut self, goal: u64) {

@@ -11,6 +11,7 @@ mod token;
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::alarm::Alarm;
 use crate::runtime::mailbox::Mailbox;
+use crate::runtime::owners::OwnerList;
 use crate::runtime::stack::BioStack;
 use crate::sys::clock;
 use crate::sys::event::AnyOf;
@@ -60,6 +61,8 @@ pub(crate) struct Hctx {
     inbox: BioStack,
     pub(crate) counters: Arc<RunCounters>,
     origin: Origin,
+    /// The owners of the disk, for turns that find them changed.
+    owners: Arc<OwnerList>,
     /// Whether an event loop watches a descriptor. Then a turn leaves nothing behind that the
     /// descriptor does not report. Set by [`Hctx::watch`], and never cleared.
     is_polled: AtomicBool,
@@ -129,9 +132,15 @@ impl Inner {
 }
 
 impl Hctx {
-    pub(crate) fn new(is_shared: bool, is_timed: bool, origin: Origin) -> Hctx {
+    pub(crate) fn new(
+        is_shared: bool,
+        is_timed: bool,
+        origin: Origin,
+        owners: Arc<OwnerList>,
+    ) -> Hctx {
         Hctx {
             origin,
+            owners,
             is_polled: AtomicBool::new(false),
             alarm: Alarm::new(),
             run: RunState::new(),

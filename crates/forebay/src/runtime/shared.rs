@@ -1,6 +1,7 @@
 //! State of an open disk, shared by all its handles and threads.
 
 mod driving;
+mod owners;
 
 use crate::arena::Arena;
 use crate::claim::Claim;
@@ -11,6 +12,7 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::Emulator;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
+use crate::runtime::owners::OwnerList;
 #[cfg(test)]
 use crate::runtime::service::Service;
 use crate::runtime::size::Size;
@@ -57,6 +59,7 @@ pub(crate) struct Shared {
     late: Arc<LateList>,
     pub(crate) holds: Mutex<Holds>,
     size: Size,
+    owners: Arc<OwnerList>,
     /// Dropped last: the file is released only after everything else of this disk is gone.
     claim: Claim,
 }
@@ -79,7 +82,7 @@ impl Shared {
         tags: Option<Arc<TagPool>>,
         claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
-        let origin = Origin::here();
+        let (origin, owners) = (Origin::here(), Arc::<OwnerList>::default());
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
@@ -90,7 +93,7 @@ impl Shared {
         let waiter = Arc::clone(&queue.waiter);
         let emulator = Emulator::of(info.policy.emulation);
         let hctxs: Vec<_> = (0..nr_hctxs as usize)
-            .map(|at| Hctx::new(at == SHARED, info.is_timed(), origin))
+            .map(|at| Hctx::new(at == SHARED, info.is_timed(), origin, Arc::clone(&owners)))
             .collect();
         let queue = match &emulator {
             Some(emulator) => emulator.wrap(queue),
@@ -110,6 +113,7 @@ impl Shared {
             late: Arc::default(),
             holds: Mutex::default(),
             size: Size::new(info.limits.capacity_bytes),
+            owners,
             state,
             info,
             claim,
@@ -169,6 +173,7 @@ impl Shared {
             0 => {}
             nr_requests => core.set_nr_requests(nr_requests),
         }
+        self.owners.pass_to(&mut core);
         core
     }
 
@@ -301,7 +306,8 @@ impl Shared {
 
     /// Returns the parts of the disk that its service thread uses.
     fn seat(&self) -> Seat<'_> {
-        let ends_at_once = self.device.ends_at_once();
+        // A limit holds back I/O that the device would end at once.
+        let ends_at_once = self.device.ends_at_once() && !self.owners.is_used();
         Seat { hctxs: &self.hctxs, waiter: &self.waiter, ends_at_once }
     }
 
@@ -458,6 +464,7 @@ impl Drop for Shared {
             emulator.end();
         }
         self.driving.end(&self.hctxs[SHARED], &*self.waiter);
+        self.remove_owners();
         let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {

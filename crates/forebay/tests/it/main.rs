@@ -38,6 +38,7 @@ mod options;
 mod overlap;
 #[path = "../support/own_driver.rs"]
 mod own_driver;
+mod owners;
 mod plug;
 mod plugged;
 mod poll_handles;

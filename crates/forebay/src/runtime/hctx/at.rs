@@ -184,8 +184,9 @@ impl<'a, T: User> Owner for At<'a, T> {
         self.hctx.wait_in_driver(nr, deadline_ns.map(left));
     }
 
-    fn sleep(&mut self) {
-        std::thread::sleep(RESOURCE_DELAY);
+    fn sleep(&mut self, deadline_ns: Option<u64>) {
+        let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
+        std::thread::sleep(deadline_ns.map_or(RESOURCE_DELAY, left).min(RESOURCE_DELAY));
     }
 }
 

@@ -87,8 +87,8 @@ impl Turning for OwnTurn<'_, '_, '_> {
 
     #[inline(always)]
     fn apply_tag_calls(&mut self) {
-        if self.hctx.has_new_nr_requests() {
-            self.token.resize_tags();
+        if self.hctx.has_changes() {
+            self.token.take_changes();
         }
     }
 

@@ -19,13 +19,17 @@ pub(crate) struct TagCalls {
     /// Owners that were woken because tags may be available, and are running. A run must follow a
     /// push.
     asking: Mutex<Vec<u64>>,
-    /// Limit on the tags in use from the next turn on; 0: unchanged.
-    nr_requests: AtomicU32,
+    /// Changes from the next turn on: the limit on the tags in use, where 0 means that it is
+    /// unchanged, and [`NEW_OWNERS`].
+    changes: AtomicU32,
     /// Number of times a thread was woken for tags.
     nr_sleeps: AtomicU64,
     /// Number of waits for tags of a shared set that ended without a wake-up.
     nr_rescues: AtomicU64,
 }
+
+/// The owners of the disk have changed.
+const NEW_OWNERS: u32 = 1 << 31;
 
 impl TagCalls {
     /// Reserves room for threads that ask for tags.
@@ -74,13 +78,21 @@ impl Hctx {
     /// afterwards.
     pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
         // Relaxed: the run's later change of the run word publishes it to the next turn.
-        self.tags.nr_requests.store(nr_requests, Ordering::Relaxed);
+        let with = |changes| Some(changes & NEW_OWNERS | nr_requests);
+        _ = self.tags.changes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     }
 
-    /// Returns whether the next turn has to change how many tags may be in use.
+    /// Records that the owners of the disk have changed. The next turn passes them to the context.
+    /// The caller requests a run afterwards.
+    pub(crate) fn note_new_owners(&self) {
+        // Relaxed: as in `set_nr_requests`. The owners themselves are read under their lock.
+        self.tags.changes.fetch_or(NEW_OWNERS, Ordering::Relaxed);
+    }
+
+    /// Returns whether the next turn has to change how many tags may be in use, or the owners.
     #[inline]
-    pub(super) fn has_new_nr_requests(&self) -> bool {
-        self.tags.nr_requests.load(Ordering::Relaxed) != 0
+    pub(super) fn has_changes(&self) -> bool {
+        self.tags.changes.load(Ordering::Relaxed) != 0
     }
 
     /// Returns how many times a thread was woken from a wait for tags.
@@ -95,11 +107,12 @@ impl Hctx {
 }
 
 impl Token<'_> {
-    /// Reads, before a turn, which threads ask for tags again, and the new limit of tags in use.
+    /// Reads, before a turn, which threads ask for tags again, the new limit of tags in use, and
+    /// new owners.
     #[inline(always)]
     pub(super) fn read_tag_calls(&mut self) {
-        if self.hctx.has_new_nr_requests() {
-            self.resize_tags();
+        if self.hctx.has_changes() {
+            self.take_changes();
         }
         if self.serves_tag_waits && self.core.has_lines() {
             self.read_asking();
@@ -107,9 +120,16 @@ impl Token<'_> {
     }
 
     #[cold]
-    pub(super) fn resize_tags(&mut self) {
-        let nr_requests = self.hctx.tags.nr_requests.swap(0, Ordering::Relaxed);
-        self.core.set_nr_requests(nr_requests);
+    pub(super) fn take_changes(&mut self) {
+        let changes = self.hctx.tags.changes.swap(0, Ordering::Relaxed);
+        match changes & !NEW_OWNERS {
+            0 => {}
+            nr_requests => self.core.set_nr_requests(nr_requests),
+        }
+        if changes & NEW_OWNERS != 0 {
+            let hctx = self.hctx;
+            hctx.owners.pass_to(&mut self.core);
+        }
     }
 
     #[inline(never)]

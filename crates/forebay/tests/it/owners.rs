@@ -1,0 +1,214 @@
+//! Owners: limits and weights by every way of submission, and changes under load.
+//!
+//! A time is only compared with a lower bound: a limit may let I/O go late on a busy machine, and
+//! never early.
+
+use crate::common::{Numbers, open, submit};
+use crate::futures::block_on;
+use forebay::{BlockStatus, Buf, Disk, Io, Limits, OwnerError, Rate};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Returns a limit of this many I/Os per second, without a burst.
+fn iops(per_s: u64) -> Limits {
+    let mut limits = Limits::default();
+    limits.both.iops = Rate { per_s, burst: Some(0) };
+    limits
+}
+
+/// Checks that 6 I/Os took as long as 5 intervals of 10 ms.
+#[track_caller]
+fn check_paced(began: Instant) {
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(50), "{took:?}");
+}
+
+#[test]
+fn limit_paces_blocking_calls() {
+    let disk = open("ram:1M");
+    let owner = disk.owner("a").expect("a new owner");
+    owner.set_limits(&iops(100)).expect("good limits");
+    let (began, mut buf) = (Instant::now(), [0; 4096]);
+    for nth in 0..3 {
+        assert_eq!(owner.write_at(&buf, nth * 4096), Ok(4096));
+        assert_eq!(owner.read_at(&mut buf, nth * 4096), Ok(4096));
+    }
+    check_paced(began);
+    let stats = owner.stats();
+    assert_eq!((stats.ios, stats.bytes), (6, 6 * 4096));
+    assert!(stats.limit_waits >= 1, "{stats:?}");
+    assert_eq!(disk.stats().queue.limit_waits, stats.limit_waits);
+}
+
+#[test]
+fn limit_paces_a_queue_on_a_shared_and_on_an_owned_context() {
+    for spec in ["ram:1M", "ram:1M?nr_hw_queues=2"] {
+        let disk = open(spec);
+        let owner = disk.owner("a").expect("a new owner");
+        owner.set_limits(&iops(100)).expect("good limits");
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        let began = Instant::now();
+        for nth in 0..6 {
+            queue.submit_for(&owner, Io::read(Buf::new(4096), 8192 * nth)).expect("room");
+        }
+        // I/O without an owner passes.
+        submit(&mut queue, Io::read(Buf::new(4096), 0).user_data(7));
+        queue.reap(2, 7, &mut done);
+        assert!(done.iter().any(|done| done.user_data == 7), "{spec}");
+        queue.reap(7 - done.len(), 7, &mut done);
+        check_paced(began);
+        assert!(done.iter().all(|done| done.result == Ok(4096)), "{spec}");
+    }
+}
+
+#[test]
+fn limit_paces_futures() {
+    let disk = open("ram:1M");
+    let owner = disk.owner("a").expect("a new owner");
+    owner.set_limits(&iops(100)).expect("good limits");
+    let began = Instant::now();
+    let reads = (0..6).map(|nth| owner.start(Io::read(Buf::new(4096), 8192 * nth)));
+    for read in reads.collect::<Vec<_>>() {
+        assert_eq!(block_on(read, "limits").expect("good I/O").result, Ok(4096));
+    }
+    check_paced(began);
+    // The disk closes although I/O of a dropped future waits for a limit.
+    owner.set_limits(&iops(1)).expect("good limits");
+    for nth in 0..2 {
+        let mut future = Box::pin(owner.start(Io::read(Buf::new(4096), 8192 * nth)));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        _ = future.as_mut().poll(&mut context);
+    }
+}
+
+#[test]
+fn nowait_io_is_refused_by_a_limit() {
+    let disk = open("ram:1M");
+    let owner = disk.owner("a").expect("a new owner");
+    owner.set_limits(&iops(1)).expect("good limits");
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    for nth in 0..2 {
+        queue.submit_for(&owner, Io::read(Buf::new(4096), nth * 8192).nowait()).expect("room");
+    }
+    queue.reap(2, 2, &mut done);
+    let results: Vec<_> = done.iter().map(|done| done.result).collect();
+    assert_eq!(results, [Ok(4096), Err(BlockStatus::Again)]);
+}
+
+#[test]
+fn freeze_does_not_wait_for_io_that_a_limit_holds_back() {
+    let disk = open("ram:1M");
+    let owner = disk.owner("a").expect("a new owner");
+    owner.set_limits(&iops(1)).expect("good limits");
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    for nth in 0..3 {
+        queue.submit_for(&owner, Io::read(Buf::new(4096), nth * 8192)).expect("room");
+    }
+    let frozen = disk.freeze_timeout(Duration::from_secs(60)).expect("nothing is admitted");
+    assert_eq!(queue.reap(0, 3, &mut done), 1);
+    drop(frozen);
+    // A higher limit lets the others go, without a wait for the lower one.
+    owner.set_limits(&Limits::default()).expect("good limits");
+    queue.reap(2, 2, &mut done);
+}
+
+#[test]
+fn owners_are_found_by_their_names() {
+    let disk = open("ram:1M");
+    let a = disk.owner("a").expect("a new owner");
+    let b = a.child("b").expect("a new owner");
+    assert_eq!(disk.owner("a"), Ok(a.clone()));
+    assert_eq!(a.child("b"), Ok(b.clone()));
+    assert_eq!((b.name(), b.parent()), ("b", Some(a.clone())));
+    assert_eq!(disk.owners(), [a.clone(), b.clone()]);
+    let error = disk.owner("b").expect_err("it is a child");
+    let text = "owner b not added, because one with this name exists: rename it";
+    assert_eq!(error.to_string(), text);
+    let error = a.clone().remove().expect_err("it has a child");
+    assert!(error.to_string().contains("has children"), "{error}");
+    b.clone().remove().expect("it exists");
+    assert_eq!(b.remove(), Err(OwnerError::Removed { owner: "b".into() }));
+    assert_eq!(a.remove(), Ok(()));
+    assert_eq!(disk.owners(), []);
+}
+
+#[test]
+fn bad_owners_limits_and_weights_are_refused() {
+    let disk = open("ram:1M?nr_hw_queues=2");
+    let owner = disk.owner("a").expect("a new owner");
+    let mut limits = Limits::default();
+    limits.read.bps.burst = Some(5);
+    let texts = [
+        owner.set_limits(&limits).expect_err("no rate").to_string(),
+        owner.set_weight(0).expect_err("too low").to_string(),
+        owner.set_weight(10_001).expect_err("too high").to_string(),
+        owner.set_weight(50).expect_err("two contexts").to_string(),
+        disk.owner("").expect_err("no name").to_string(),
+        open("ram:1M?iostats=off").owner("a").expect_err("no time").to_string(),
+        open("ram:1M?wake=single").owner("a").expect_err("threads wait").to_string(),
+    ];
+    let expected = [
+        "read_bps_burst=5: expected read_bps above 0 beside it, which sets the rate",
+        "owner a: weight 0 not set: expected a number from 1 to 10000",
+        "owner a: weight 10001 not set: expected a number from 1 to 10000",
+        "ram:1M?nr_hw_queues=2: weight not set, because it orders one hardware context and the \
+         disk has 2: use nr_hw_queues=1",
+        "ram:1M?nr_hw_queues=2: no owner added, because its name is empty: name it",
+        "ram:1M?iostats=off: no owner added, because iostats=off leaves out the time: use \
+         iostats=on",
+        "ram:1M?wake=single: no owner added, because an emulated system has none: remove its keys",
+    ];
+    assert_eq!(texts, expected);
+    assert_eq!((owner.weight(), owner.limits()), (100, Limits::default()));
+}
+
+#[test]
+#[should_panic(expected = "is of another disk")]
+fn owner_of_another_disk_is_a_bug() {
+    let disks = [open("ram:1M"), open("ram:1M")];
+    let owner = disks[0].owner("a").expect("a new owner");
+    _ = disks[1].queue().submit_for(&owner, Io::flush());
+}
+
+/// Threads read for owners that come and go, and whose limits and weights change, while the disk is
+/// frozen again and again.
+#[test]
+fn owners_change_under_load() {
+    let disk = open("ram:4M?nr_hw_queues=1&queue_depth=4&req_ns=5000");
+    let is_over = AtomicBool::new(false);
+    let run = |nth: u64| {
+        let (mut numbers, mut queue, mut done) = (Numbers(nth), disk.queue(), Vec::new());
+        for _ in 0..150 {
+            let Ok(owner) = disk.owner(&format!("{}", numbers.below(4))) else { continue };
+            for _ in 0..4 {
+                let io = Io::read(Buf::new(4096), numbers.below(1000) * 4096);
+                queue.submit_for(&owner, io).expect("room");
+            }
+            queue.reap(4, 4, &mut done);
+        }
+        assert!(done.iter().all(|done| done.result == Ok(4096)));
+        done.len()
+    };
+    let change = |disk: &Disk| {
+        let mut numbers = Numbers(77);
+        while !is_over.load(Ordering::Relaxed) {
+            let owner = disk.owner(&format!("{}", numbers.below(4))).expect("few owners");
+            match numbers.below(5) {
+                0 => _ = owner.remove(),
+                1 => owner.set_weight(1 + numbers.below(1000) as u32).expect("one context"),
+                2 => owner.set_limits(&Limits::default()).expect("good limits"),
+                3 => owner.set_limits(&iops(20_000)).expect("good limits"),
+                _ => drop(disk.freeze().expect("no other hold")),
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..4).map(|nth| scope.spawn(move || run(nth))).collect();
+        let changer = scope.spawn(|| change(&disk));
+        let nr: usize = readers.into_iter().map(|reader| reader.join().expect("no panic")).sum();
+        is_over.store(true, Ordering::Relaxed);
+        changer.join().expect("no panic");
+        assert_eq!(nr, 4 * 150 * 4);
+    });
+}
