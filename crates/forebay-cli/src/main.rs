@@ -2,7 +2,8 @@
 //!
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
-//! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk;
+//! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk; [`control`]: `forebay control`,
+//!   the limits of a running server;
 //! - [`run`]: `forebay run`, programs that use libaio, on the layer;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
@@ -19,6 +20,7 @@
 mod bench;
 
 mod calibrate;
+mod control;
 mod counters;
 mod experiments;
 mod failure;
@@ -80,7 +82,9 @@ enum Command {
         json: bool,
     },
     /// Serve disks over NBD, and to virtual machines (vhost-user-blk)
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
+    /// Show and change the limits of a running server
+    Control(control::ControlArgs),
     /// Run a program that uses libaio, unmodified, on the layer
     Run(run::Args),
     /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
@@ -118,6 +122,7 @@ fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
         Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
+        Ok(Cli { command: Command::Control(args) }) => control::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Calibrate(args) }) => calibrate::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),

@@ -15,6 +15,13 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "nbd", "serve a", "serve a --nbd unix:s"),
     ("serve", "name", "serve a", "serve a --name n"),
     ("serve", "description", "serve a", "serve a --description d"),
+    ("serve", "limits", "serve a", "serve a --limits iops=5"),
+    ("serve", "priority", "serve a", "serve a --priority idle"),
+    ("serve", "control", "serve a", "serve a --control c"),
+    ("control", "socket", "control a", "control b"),
+    ("control", "export", "control a", "control a b"),
+    ("control", "limits", "control a b", "control a b iops=5"),
+    ("control", "json", "control a", "control a --json"),
     ("serve", "read_only", "serve a", "serve a --read-only"),
     ("serve", "shared", "serve a", "serve a --shared"),
     (
@@ -131,6 +138,7 @@ fn outcome(args: &str) -> Result<String, Failure> {
             // The descriptor of the log has another number each time.
             format!("{:?}", forebay_serve::Options { log: None, ..serve::options(&args)? })
         }
+        Command::Control(args) => format!("{args:?}"),
         Command::Sim(args) => format!("{:?}", sim::plan(&args)?),
         // The cells of an experiment are known only when it runs, for minutes with --real. So this
         // shows only that the options are parsed.
@@ -192,8 +200,8 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("bnech", &["unknown command 'bnech'; did you mean 'bench'?"]);
     check(
         "zzz",
-        &["unknown command 'zzz'; expected one of bench, info, serve, run, sim, calibrate, lab, \
-             help"],
+        &["unknown command 'zzz'; expected one of bench, info, serve, control, run, sim, \
+             calibrate, lab, help"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);

@@ -1,7 +1,7 @@
 //! Options of a server.
 
 use crate::listen::Address;
-use forebay::Disk;
+use forebay::{Disk, Priority};
 use forebay_front::PollMode;
 use forebay_front::stream::Capacity;
 use std::os::fd::OwnedFd;
@@ -25,6 +25,10 @@ pub struct ExportOptions {
     pub description: String,
     /// Whether the disk is opened read-only and writes are refused.
     pub read_only: bool,
+    /// The limits on I/O of all clients of the export together.
+    pub limits: forebay::Limits,
+    /// The priority of their I/O. It has an effect if the disk has a scheduler.
+    pub priority: Priority,
 }
 
 impl ExportOptions {
@@ -116,6 +120,9 @@ pub struct Options {
     pub poll: PollMode,
     /// Address where metrics are served.
     pub metrics: Option<Address>,
+    /// Path of a control socket, in a directory that only the user of this process may enter.
+    /// Clients change the limits of exports there.
+    pub control: Option<PathBuf>,
     /// Descriptor for log lines: one per connection, and one per failure. Writes never block: a
     /// line that a full pipe does not take is dropped.
     pub log: Option<OwnedFd>,

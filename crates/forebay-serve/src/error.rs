@@ -19,6 +19,17 @@ pub enum ServeError {
         /// The cause.
         source: forebay::OpenError,
     },
+    /// The limits of an export cannot be set.
+    #[error("{}", of_spec(.spec, &.source.to_string()))]
+    Limits {
+        /// Spec of the disk.
+        spec: String,
+        /// The cause.
+        source: forebay::OwnerError,
+    },
+    /// The control socket cannot be opened or served.
+    #[error(transparent)]
+    Control(#[from] crate::own_socket::ControlError),
     /// A read-only export whose spec makes the disk writable.
     #[error("{spec}: the export is read-only, but its key read_only is off: leave out the key")]
     Writable {

@@ -2,11 +2,13 @@
 
 use crate::config::ExportOptions;
 use crate::error::ServeError;
+use crate::tenant::Tenant;
 use forebay::{Disk, OpenError, Spec, SpecError};
 use forebay_front::nbd::ExportFacts;
 use forebay_front::stream::PIECE_MAX;
 use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::wire::BlockSizes;
+use std::sync::Arc;
 
 /// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
 /// 32 MiB; kernels have sent requests of 49.9 MB. It does not affect memory: payloads larger than
@@ -25,6 +27,8 @@ pub(crate) struct Export {
     pub(crate) block_bytes: u32,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,
+    /// Its limits and its priority.
+    pub(crate) tenant: Arc<Tenant>,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
     opened_point: u64,
@@ -81,7 +85,12 @@ impl Export {
         };
         let opened_point = disk.durable_point();
         let (name, spec) = (info.name.clone(), options.written());
-        let export = Export { disk, spec, name, can, block_bytes: min, facts, opened_point };
+        let tenant = Arc::new(Tenant::new(&disk, &name, options.priority));
+        tenant
+            .change_limits(|limits| *limits = options.limits)
+            .map_err(|source| ServeError::Limits { spec: options.written(), source })?;
+        let block_bytes = min;
+        let export = Export { disk, spec, name, can, block_bytes, facts, tenant, opened_point };
         Ok((export, info))
     }
 

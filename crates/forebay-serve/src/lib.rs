@@ -13,6 +13,7 @@
 
 mod accept;
 mod config;
+mod control;
 mod device;
 mod end;
 mod error;
@@ -24,10 +25,13 @@ mod listen;
 mod log;
 mod metrics;
 mod observer;
+mod own_socket;
 mod resize;
 mod server;
 mod shared;
 mod sizes;
+mod small;
+mod tenant;
 mod threads;
 mod tls;
 mod vhost_user;
@@ -41,5 +45,6 @@ pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};
 pub use metrics::{EndpointError, last_part, metrics_address};
 pub use observer::Observer;
+pub use own_socket::ControlError;
 pub use server::{Needs, Server};
 pub use tls::TlsError;

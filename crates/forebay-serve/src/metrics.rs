@@ -6,6 +6,7 @@ mod families;
 mod http;
 mod kinds;
 mod label;
+mod owners;
 mod process;
 mod registry;
 mod rings;

@@ -2,17 +2,20 @@
 
 use crate::accept::accept_until;
 use crate::config::{DeviceOptions, ExportOptions, Limits, Options};
+use crate::control::Control;
 use crate::device::{self, Device};
 use crate::end::{self, END};
-use crate::error::{ServeError, passed_socket};
+use crate::error::{ServeError, passed_socket, system};
 use crate::export::Export;
 use crate::handle::ServerHandle;
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint, labels};
 use crate::observer::Observer;
+use crate::own_socket;
 use crate::shared::Shared;
 use crate::sizes::Sizes;
+use crate::small::SmallServer;
 use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
@@ -52,6 +55,7 @@ pub struct Server {
     /// Sockets of the devices, in their order.
     device_listeners: Vec<Listener>,
     metrics: Option<Endpoint>,
+    control: Option<Listener>,
 }
 
 /// Rights that an open server still needs, for a caller that confines the process.
@@ -125,6 +129,7 @@ impl Server {
         let counters = Counters::new(counted.collect());
         let open = |address| Endpoint::open(address, Arc::clone(&counters));
         let metrics = options.metrics.as_ref().map(open).transpose()?;
+        let control = options.control.as_deref().map(own_socket::listen).transpose()?;
         let shared = Arc::new(Shared {
             sizes: Sizes::new(infos.into()),
             exports: exports.into(),
@@ -140,7 +145,7 @@ impl Server {
             counters,
             log: Log::to(options.log),
         });
-        Ok(Server { shared, listeners, device_listeners, metrics })
+        Ok(Server { shared, listeners, device_listeners, metrics, control })
     }
 
     /// Returns the disks that are served, in the order of the exports.
@@ -170,6 +175,7 @@ impl Server {
         let listeners = self.listeners.iter().chain(&self.device_listeners);
         let files = listeners.filter_map(Listener::file);
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
+        let files = files.chain(self.control.as_ref().and_then(Listener::file));
         let mut exports = self.shared.exports.iter();
         Needs {
             socket_files: files.map(Path::to_owned).collect(),
@@ -210,6 +216,9 @@ impl Server {
             }
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
+        let control = || Control::new(Arc::clone(&self.shared.exports));
+        let control = self.control.take().map(|socket| SmallServer::start(socket, control()));
+        let _control = control.transpose().map_err(system("cannot start a thread"))?;
         let threads = Threads::start(&self.shared)?;
         self.serve(threads, stop.as_fd(), observer)
     }
@@ -230,6 +239,8 @@ impl Server {
         );
         observer.stopping();
         let shared = &self.shared;
+        // Requests in flight must not wait for a limit.
+        shared.exports.iter().for_each(|export| export.tenant.lift_limits());
         let note = |note| shared.log.line(now_ns(), note);
         let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);
         failures.extend(accepted.err());

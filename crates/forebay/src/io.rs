@@ -157,6 +157,18 @@ impl Io {
         self
     }
 
+    /// Sets the origin: the priority and the owner ([`Owner::origin`](crate::Owner::origin)).
+    ///
+    /// An owner is known by a number, which is valid on its own disk. On another one the I/O counts
+    /// against the owner that has the same number there, or has none.
+    /// [`BioQueue::submit_for`](crate::BioQueue::submit_for) checks that.
+    #[must_use]
+    #[inline]
+    pub fn origin(mut self, origin: Origin) -> Io {
+        self.bio.origin = origin;
+        self
+    }
+
     /// Returns the I/O with the owner of `origin`, and its own priority.
     #[inline]
     pub(crate) fn of_owner(mut self, origin: Origin) -> Io {

@@ -128,8 +128,8 @@ impl Owner {
         self.shared.remove_owner(self.owner.id(), &self.owner)
     }
 
-    /// Returns the origin for bios of this owner, with the usual priority, for
-    /// [`Bio::origin`](crate::Bio::origin). It is valid on this disk only.
+    /// Returns the origin of this owner's I/O, with the usual priority, for
+    /// [`Bio::origin`](crate::Bio::origin) and [`Io::origin`]. It is valid on this disk only.
     pub fn origin(&self) -> Origin {
         Origin::NONE.with_owner(self.owner.id().number())
     }

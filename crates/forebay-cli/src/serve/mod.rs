@@ -7,6 +7,7 @@ mod activation;
 mod devices;
 mod foreign;
 mod format;
+mod limits;
 mod notify;
 mod sandbox;
 mod share;
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::number;
 use crate::output;
 use clap::{Args, ValueEnum};
-use forebay::OpenError;
+use forebay::{OpenError, Priority};
 use forebay_serve::{
     Address, ExportOptions, Limits, Options, PollMode, ServeError, Server, TlsOptions, last_part,
     metrics_address, survive_truncated_memory,
@@ -42,6 +43,7 @@ Examples:
   forebay serve disk.img                          at unix:./forebay.sock, as the default export
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/server
   forebay serve a.img b.img --name a --name b     two exports
+  forebay serve a.img --limits iops=500,bps=20m --control run/control
   forebay serve vm.img --vhost-user-blk unix:vm.sock   a disk of a virtual machine
 The server prints how to reach its disks (NBD URIs and vhost-user:PATH), and logs each connection to
 standard error. It stays in the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its
@@ -79,6 +81,20 @@ pub(crate) struct ServeArgs {
     /// Description of an export, sent to clients; repeat it for several disks, in their order
     #[arg(long, value_name = "TEXT")]
     description: Vec<String>,
+    /// Limits on the I/O of an export, such as iops=500,write_bps=10m; repeat it for several disks,
+    /// in their order. Keys: iops, bps, read_iops, read_bps, write_iops, write_bps, and each with
+    /// _burst [default: none]
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
+    limits: Vec<forebay::Limits>,
+    /// Priority of the I/O of an export, for a disk with a scheduler: realtime, best-effort or
+    /// idle, with or without a level, as in best-effort/0; repeat it for several disks, in their
+    /// order [default: best-effort/4]
+    #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = limits::priority)]
+    priority: Vec<Priority>,
+    /// Path of a control socket, in a directory that only you may enter: `forebay control PATH`
+    /// shows and changes the limits of the running server [default: none]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Serve all exports read-only; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
@@ -212,7 +228,12 @@ fn specs(args: &ServeArgs) -> Vec<String> {
 /// Returns the options of the server for these arguments.
 pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     let written = specs(args);
-    for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
+    for (option, nr) in [
+        ("--name", args.name.len()),
+        ("--description", args.description.len()),
+        ("--limits", args.limits.len()),
+        ("--priority", args.priority.len()),
+    ] {
         if nr > written.len() {
             let nr_specs = written.len();
             let disks = if nr_specs == 1 { "disk" } else { "disks" };
@@ -236,6 +257,8 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
         read_only: args.read_only,
+        limits: args.limits.get(nr).copied().unwrap_or_default(),
+        priority: args.priority.get(nr).copied().unwrap_or_default(),
     });
     Ok(Options {
         exports: exports.collect(),
@@ -252,6 +275,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         },
         poll: args.poll,
         metrics,
+        control: args.control.clone(),
         sockets: Vec::new(),
         log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
     })

@@ -178,9 +178,8 @@ impl Limits {
     /// # Errors
     /// Returns the first burst without a rate.
     pub fn check(&self) -> Result<(), BadLimit> {
-        for limit in LIMIT_KEYS.iter().filter(|limit| limit.is_burst) {
-            let Rate { per_s, burst } = limit.which.of(self);
-            if let (0, Some(burst)) = (per_s, burst) {
+        for limit in LIMIT_KEYS.iter().filter(|limit| limit.lacks_rate(self)) {
+            if let Some(burst) = limit.which.of(self).burst {
                 let rate = limit.key.trim_end_matches("_burst");
                 let expected = format!("{rate} above 0 beside it, which sets the rate");
                 return Err(BadLimit { key: limit.key, value: burst.to_string(), expected });
@@ -272,6 +271,21 @@ impl LimitKey {
         number.is_some()
     }
 
+    /// Returns whether this is a burst that is set, and its rate is 0.
+    pub fn lacks_rate(&self, limits: &Limits) -> bool {
+        let Rate { per_s, burst } = self.which.of(limits);
+        self.is_burst && *per_s == 0 && burst.is_some()
+    }
+
+    /// Restores the default.
+    pub fn reset(&self, limits: &mut Limits) {
+        let rate = self.which.of_mut(limits);
+        match self.is_burst {
+            true => rate.burst = None,
+            false => rate.per_s = 0,
+        }
+    }
+
     /// Returns the value, as [`set`](LimitKey::set) takes it. `None` if it is not set.
     pub fn get(&self, limits: &Limits) -> Option<String> {
         let Rate { per_s, burst } = *self.which.of(limits);
@@ -304,6 +318,10 @@ mod tests {
                 assert_eq!(other.get(&limits), expected, "{} {}", limit.key, other.key);
                 assert_eq!(LimitKey::named(other.key).map(|found| found.key), Some(other.key));
             }
+            let mut reset = limits;
+            limit.reset(&mut reset);
+            assert_eq!(reset, Limits::default());
+            assert_eq!(limit.lacks_rate(&limits), limit.is_burst, "{}", limit.key);
             let before = limits;
             assert!(!limit.set(&mut limits, "fast") && !limit.set(&mut limits, "2T"));
             assert_eq!(limits, before);

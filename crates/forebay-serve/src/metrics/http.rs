@@ -1,34 +1,25 @@
-//! A small HTTP server for metrics: `GET /metrics` and nothing else. It has one thread, a few
-//! connections with one request each, and a short deadline, so that no client can block it.
+//! A small HTTP server for metrics: `GET /metrics` and nothing else, with one request for each
+//! connection.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-use forebay_vhost_user::signal;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::time::Duration;
 
 use super::process::Process;
 use super::registry::Counters;
 use super::text::{CONTENT_TYPE, Exposition};
-use crate::listen::{Address, AddressError, ListenError, Listener, is_exhausted};
+use crate::listen::{Address, AddressError, ListenError, Listener};
+use crate::small::{Answer, Service, SmallServer};
 
 /// Port for metrics if none is given.
 pub(super) const METRICS_PORT: u16 = 9809;
-/// Most connections: scrapers are few, and none needs two.
-const MAX_CONNECTIONS: usize = 8;
 /// Longest request. Prometheus sends less than 1 KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
 /// Deadline of a request with its reply: a scraper gives up after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Pause after the system has run out of a resource.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Parses the address where metrics are served: an [`Address`] whose host is 127.0.0.1 if the text
 /// has none, so that no other machine can connect by accident, and whose port is 9809 if it has
@@ -91,138 +82,26 @@ impl Endpoint {
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub(crate) fn start(self) -> Result<MetricsServer, EndpointError> {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("metrics".to_owned())
-            .spawn(move || serve(&self, &stopped))?;
-        Ok(MetricsServer { stop, thread: Some(thread) })
+    pub(crate) fn start(self) -> Result<SmallServer, EndpointError> {
+        let Endpoint { listener, exposition } = self;
+        Ok(SmallServer::start(listener, exposition)?)
     }
 }
 
-/// The thread that serves metrics. Dropping this ends it.
-#[derive(Debug)]
-pub(crate) struct MetricsServer {
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-}
+/// A client sends one request, receives the reply, and is disconnected.
+impl Service for Exposition {
+    const NAME: &'static str = "metrics";
+    const DEADLINE: Duration = DEADLINE;
+    /// The request so far.
+    type Client = Vec<u8>;
 
-impl Drop for MetricsServer {
-    fn drop(&mut self) {
-        signal(&self.stop);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed already, and no caller can handle it.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// A connection: it sends a request, receives the reply, and is closed.
-#[derive(Debug)]
-struct Scraper {
-    socket: OwnedFd,
-    deadline: Instant,
-    request: Vec<u8>,
-    reply: Option<Reply>,
-}
-
-#[derive(Debug)]
-struct Reply {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-enum Progress {
-    Waits,
-    Done,
-}
-
-fn serve(endpoint: &Endpoint, stop: &OwnedFd) {
-    let mut scrapers: Vec<Scraper> = Vec::new();
-    let mut paused_until: Option<Instant> = None;
-    loop {
-        let now = Instant::now();
-        paused_until = paused_until.filter(|until| *until > now);
-        let accepts = scrapers.len() < MAX_CONNECTIONS && paused_until.is_none();
-        let deadline = scrapers.iter().map(|scraper| scraper.deadline).chain(paused_until).min();
-        let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
-        let listens = if accepts { PollFlags::IN } else { PollFlags::empty() };
-        fds.push(PollFd::new(&endpoint.listener, listens));
-        fds.extend(scrapers.iter().map(|scraper| PollFd::new(&scraper.socket, scraper.events())));
-        if poll(&mut fds, deadline.map(|until| timespec(until, now)).as_ref()).is_err() {
-            continue;
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready[0] {
-            return;
-        }
-        let now = Instant::now();
-        let mut was_ready = ready[2..].iter();
-        scrapers.retain_mut(|scraper| {
-            let is_ready = was_ready.next().copied().unwrap_or(false);
-            let goes_on = !is_ready || matches!(scraper.step(endpoint), Ok(Progress::Waits));
-            goes_on && scraper.deadline > now
-        });
-        if ready[1] && accepts {
-            match endpoint.listener.accept() {
-                Ok(Some((socket, _))) => scrapers.push(Scraper::new(socket, now)),
-                Ok(None) => {}
-                Err(error) => {
-                    debug_assert!(is_exhausted(&error), "{error}");
-                    paused_until = Some(now + PAUSE);
-                }
-            }
-        }
-    }
-}
-
-fn timespec(until: Instant, now: Instant) -> Timespec {
-    // One millisecond more, so that the deadline has passed when poll returns.
-    let left = until.saturating_duration_since(now) + Duration::from_millis(1);
-    Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
-}
-
-impl Scraper {
-    fn new(socket: OwnedFd, now: Instant) -> Scraper {
-        Scraper { socket, deadline: now + DEADLINE, request: Vec::new(), reply: None }
+    fn accept(&self, _socket: BorrowedFd<'_>) -> Vec<u8> {
+        Vec::new()
     }
 
-    fn events(&self) -> PollFlags {
-        if self.reply.is_some() { PollFlags::OUT } else { PollFlags::IN }
-    }
-
-    fn step(&mut self, endpoint: &Endpoint) -> io::Result<Progress> {
-        if self.reply.is_none() {
-            let mut bytes = [0; 2048];
-            let len = match recv(&self.socket, &mut bytes, RecvFlags::empty()) {
-                Ok((0, _)) => return Ok(Progress::Done),
-                Ok((len, _)) => len,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Waits),
-                Err(errno) => return Err(errno.into()),
-            };
-            self.request.extend_from_slice(&bytes[..len]);
-            self.reply = answer(&self.request, || endpoint.exposition.text().ok())
-                .map(|bytes| Reply { bytes, sent: 0 });
-        }
-        match &mut self.reply {
-            Some(reply) => reply.send(&self.socket),
-            None => Ok(Progress::Waits),
-        }
-    }
-}
-
-impl Reply {
-    fn send(&mut self, socket: impl AsFd) -> io::Result<Progress> {
-        while self.sent < self.bytes.len() {
-            match send(&socket, &self.bytes[self.sent..], SendFlags::NOSIGNAL) {
-                Ok(len) => self.sent += len,
-                Err(Errno::AGAIN) => return Ok(Progress::Waits),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(Progress::Done)
+    fn receive(&self, request: &mut Vec<u8>, bytes: &[u8]) -> Answer {
+        request.extend_from_slice(bytes);
+        answer(request, || self.text().ok()).map_or(Answer::More, Answer::Last)
     }
 }
 

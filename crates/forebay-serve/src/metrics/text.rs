@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use super::disks;
 use super::families::{Families, Name, Value};
 use super::kinds::{ConnectionRefusal, HandshakeFailure};
+use super::owners;
 use super::process::Process;
 use super::registry::{Counters, RingSnapshot, Snapshot};
 use super::traffic::TrafficSum;
@@ -57,6 +58,7 @@ impl Collector for All {
         connections(&mut families, &self.counters, &snapshot)?;
         rings(&mut families, &self.counters, &snapshot)?;
         disks::encode(&mut families, self.counters.exports(), &snapshot)?;
+        owners::encode(&mut families, self.counters.exports())?;
         self.process.lock().unwrap_or_else(PoisonError::into_inner).encode(&mut families)
     }
 }

@@ -170,7 +170,9 @@ impl Host for WorkerHost {
         io: Io<Buf>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
-        let submitted = self.queues[export].queue_mut().submit_at(io_of(io), now_ns);
+        let origin = self.common.shared().exports[export].tenant.origin();
+        let io = io_of(io).origin(origin);
+        let submitted = self.queues[export].queue_mut().submit_at(io, now_ns);
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 

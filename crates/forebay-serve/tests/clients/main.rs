@@ -7,6 +7,7 @@ mod durability;
 mod embedded;
 mod fairness;
 mod flags;
+mod limits;
 mod merging;
 mod order;
 mod server;

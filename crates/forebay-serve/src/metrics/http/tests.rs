@@ -7,6 +7,7 @@ use forebay::Disk;
 
 use super::*;
 use crate::metrics::CountedExport;
+use crate::small::MAX_CLIENTS;
 
 fn answered(request: &str) -> Option<String> {
     answer(request.as_bytes(), || Some("# EOF\n".to_owned()))
@@ -64,8 +65,7 @@ fn silent_client_delays_neither_others_nor_shutdown() {
     let endpoint = Endpoint::open(&Address::Unix(path.clone()), counters).unwrap();
     assert_eq!(endpoint.place(), format!("unix:{}", path.display()));
     let server = endpoint.start().unwrap();
-    let _silent: Vec<_> =
-        (1..MAX_CONNECTIONS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let _silent: Vec<_> = (1..MAX_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
     for _ in 0..3 {
         let reply = ask(&path);
         assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("# EOF\n"), "{reply}");

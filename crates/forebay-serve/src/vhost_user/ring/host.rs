@@ -143,7 +143,8 @@ impl Host for RingHost {
         io: Io<GuestData>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        self.queue.submit(io, now_ns)
+        let origin = self.common.shared().exports[self.place.export].tenant.origin();
+        self.queue.submit(io, origin, now_ns)
     }
 
     #[inline]

@@ -20,7 +20,9 @@ use super::bounce::{BOUNCE_MAX, Bounce};
 use super::registered::Registered;
 use crate::host::{HostBase, WatchedQueue};
 use crate::metrics::RingCounters;
-use forebay::{Bio, BioFlags, BlockStatus, Buf, Completion, Disk, Op, Segments, SubmitErrorKind};
+use forebay::{
+    Bio, BioFlags, BlockStatus, Buf, Completion, Disk, Op, Origin, Segments, SubmitErrorKind,
+};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
 use forebay_vhost_user::{GuestData, GuestMemory};
@@ -44,7 +46,7 @@ struct InFlight {
 struct LongCopy {
     /// Index of its part in flight.
     index: u64,
-    flags: BioFlags,
+    how: (BioFlags, Origin),
     /// First byte on the disk of the part in flight.
     offset: u64,
     /// Bytes behind that part.
@@ -160,13 +162,14 @@ impl GuestQueue {
     pub(super) fn submit(
         &mut self,
         io: Io<GuestData>,
+        origin: Origin,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
         let Io { op, offset, len, flags, user_data, memory } = io;
         if !self.has_room(1) {
             return Err((SubmitErrorKind::WouldBlock, memory));
         }
-        let bio = Bio { flags, ..Bio::range(op, offset, len) };
+        let bio = Bio { flags, origin, ..Bio::range(op, offset, len) };
         let Some(mut data) = memory else {
             let in_flight = InFlight { user_data, op, data: None, bounced: 0 };
             return self.submit_bio(in_flight, bio, now_ns);
@@ -208,16 +211,17 @@ impl GuestQueue {
         bio: Bio,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        let Bio { start: offset, len, flags, .. } = bio;
+        let Bio { start: offset, len, flags, origin, .. } = bio;
         let part = len.min(BOUNCE_MAX);
         let buf = match self.bounce.take(part) {
             Ok(buf) => buf,
             Err(refusal) => return Err((refusal, Some(data))),
         };
-        let index = self.submit_part(request, (data, buf), (offset, part, flags), now_ns)?;
+        let how = (flags, origin);
+        let index = self.submit_part(request, (data, buf), (offset, part), how, now_ns)?;
         self.counters.bounced(len);
         if part < len {
-            self.long_copies.push(LongCopy { index, flags, offset, left: len - part, done: 0 });
+            self.long_copies.push(LongCopy { index, how, offset, left: len - part, done: 0 });
         }
         Ok(())
     }
@@ -227,7 +231,8 @@ impl GuestQueue {
         &mut self,
         (op, user_data): (Op, u64),
         (mut data, mut buf): (GuestData, Buf),
-        (offset, part, flags): (u64, u64, BioFlags),
+        (offset, part): (u64, u64),
+        (flags, origin): (BioFlags, Origin),
         now_ns: u64,
     ) -> Result<u64, (SubmitErrorKind, Option<GuestData>)> {
         let len = part as usize;
@@ -240,7 +245,8 @@ impl GuestQueue {
         };
         let index = self.insert(InFlight { user_data, op, data: Some(data), bounced: part });
         let io = if flags.contains(BioFlags::FUA) { io.fua() } else { io };
-        let submitted = self.queue.queue_mut().submit_at(io.user_data(index), now_ns);
+        let submitted =
+            self.queue.queue_mut().submit_at(io.user_data(index).origin(origin), now_ns);
         submitted.map(|()| index).map_err(|error| {
             if let Some(buf) = error.io.into_buf() {
                 self.bounce.give(buf);
@@ -252,22 +258,18 @@ impl GuestQueue {
     /// Submits the next part of a long copy, whose last one has ended.
     fn submit_next_part(
         &mut self,
-        LongCopy { flags, offset, left, done, .. }: LongCopy,
+        LongCopy { how, offset, left, done, .. }: LongCopy,
         InFlight { user_data, op, data, bounced }: InFlight,
         buf: Buf,
     ) -> Result<(), Parts<GuestData>> {
         let (offset, done, part) = (offset + bounced, done + bounced, left.min(BOUNCE_MAX));
         let data = data.expect("a copy has memory");
-        let submitted = self.submit_part(
-            (op, user_data),
-            (data, buf),
-            (offset, part, flags),
-            forebay::now_ns(),
-        );
+        let submitted =
+            self.submit_part((op, user_data), (data, buf), (offset, part), how, forebay::now_ns());
         match submitted {
             Ok(index) => {
                 let left = left - part;
-                self.long_copies.push(LongCopy { index, flags, offset, left, done });
+                self.long_copies.push(LongCopy { index, how, offset, left, done });
                 Ok(())
             }
             // The queue has room, because the last part has ended. So the disk has refused it.

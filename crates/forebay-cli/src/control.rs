@@ -1,0 +1,165 @@
+//! `forebay control`: shows and changes the limits of a running server.
+
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The end of `forebay control --help`.
+const EXAMPLES: &str = "\
+Examples:
+  forebay control run/control                       all exports, their limits and their I/O
+  forebay control run/control vm1 iops=500 bps=20m  set two limits of the export vm1
+  forebay control run/control vm1 iops=0            remove one of them
+  forebay control run/control '' read_bps=1g        the export without a name
+The server was started with --control run/control, by the same user. The keys are those of
+forebay serve --limits. I/O that waits is tried by the new limits at once. For programs: the socket
+takes lines of JSON (docs/guide.md).";
+
+/// Longest wait for a reply.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Options of `forebay control`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ControlArgs {
+    /// Path of the server's control socket
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+    /// Name of an export [default: all]
+    #[arg(value_name = "EXPORT")]
+    export: Option<String>,
+    /// Limits to set: iops, bps, read_iops, read_bps, write_iops, write_bps, and each with _burst
+    #[arg(value_name = "KEY=VALUE")]
+    limits: Vec<String>,
+    /// Print the reply of the server as it is
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `forebay control`.
+pub(crate) fn main(args: &ControlArgs) -> Result<(), Failure> {
+    let reply = ask(&args.socket, &request(args)?)?;
+    if args.json {
+        return output::stdout(&format!("{reply}\n"));
+    }
+    let all = reply["exports"].as_array().cloned().unwrap_or_else(|| vec![reply]);
+    output::stdout(&all.iter().map(text).collect::<String>())
+}
+
+/// Returns the request for these arguments.
+fn request(args: &ControlArgs) -> Result<Value, Failure> {
+    let Some(export) = &args.export else { return Ok(json!({ "command": "exports" })) };
+    let mut request = json!({ "command": "limits", "export": export });
+    let pair = |text: &String| {
+        let (key, value) = text.split_once('=').ok_or_else(|| {
+            Failure::Usage(format!("{text}: a limit is KEY=VALUE, such as iops=500"))
+        })?;
+        Ok((key.to_owned(), Value::from(value)))
+    };
+    let set = args.limits.iter().map(pair).collect::<Result<Map<_, _>, Failure>>()?;
+    if !set.is_empty() {
+        request["set"] = set.into();
+    }
+    Ok(request)
+}
+
+/// Sends a request and returns the reply.
+fn ask(path: &Path, request: &Value) -> Result<Value, Failure> {
+    let failed = |what: &str, why: &dyn std::fmt::Display| {
+        Failure::Run(format!("{}: {what}: {why}", path.display()))
+    };
+    let socket = UnixStream::connect(path).map_err(|error| {
+        failed(
+            "cannot connect to the control socket",
+            &format!(
+                "{error}: start the server with \
+                --control {}, and run this as its user",
+                path.display()
+            ),
+        )
+    })?;
+    let mut line = String::new();
+    let mut exchange = || {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        (&socket).write_all(format!("{request}\n").as_bytes())?;
+        BufReader::new(&socket).read_line(&mut line)
+    };
+    exchange().map_err(|error| failed("no reply of the server", &error))?;
+    let reply: Value =
+        serde_json::from_str(&line).map_err(|error| failed("not a control socket", &error))?;
+    match reply["error"].as_str() {
+        Some(error) => Err(failed("refused", &error)),
+        None => Ok(reply),
+    }
+}
+
+/// Returns the description of an export.
+fn text(export: &Value) -> String {
+    let mut text = format!("export {}\n", export["export"]);
+    let limits = export["limits"].as_object().into_iter().flatten();
+    let limits: Vec<_> = limits.map(|(key, value)| format!("{key}={value}")).collect();
+    let limits = if limits.is_empty() { "none".to_owned() } else { limits.join(" ") };
+    let _ = writeln!(text, "  limits  {limits}");
+    let stat = |key: &str| export["stats"][key].as_u64().unwrap_or_default();
+    if stat("ios") > 0 {
+        let ms = stat("limit_wait_ns") / stat("limit_waits").max(1) / 1_000_000;
+        let _ = writeln!(
+            text,
+            "  I/O     {} since the first limit, {} bytes; {} waited for a limit, {ms} ms on \
+             average",
+            stat("ios"),
+            stat("bytes"),
+            stat("limit_waits"),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(words: &[&str]) -> ControlArgs {
+        let (export, limits) = match words {
+            [] => (None, Vec::new()),
+            [export, limits @ ..] => {
+                (Some((*export).to_owned()), limits.iter().map(|&it| it.to_owned()).collect())
+            }
+        };
+        ControlArgs { socket: "s".into(), export, limits, json: false }
+    }
+
+    #[test]
+    fn request_names_the_export_and_its_limits() {
+        for (words, expected) in [
+            (&[][..], json!({"command": "exports"})),
+            (&["a"][..], json!({"command": "limits", "export": "a"})),
+            (
+                &["", "iops=5", "bps=1m"][..],
+                json!({"command": "limits", "export": "", "set": {"iops": "5", "bps": "1m"}}),
+            ),
+        ] {
+            assert_eq!(request(&args(words)).expect("good arguments"), expected);
+        }
+        assert!(request(&args(&["a", "iops"])).is_err());
+    }
+
+    #[test]
+    fn description_has_limits_and_io() {
+        let export = json!({
+            "export": "a", "limits": {"iops": 5, "bps": 100},
+            "stats": {"ios": 7, "bytes": 4096, "limit_waits": 2, "limit_wait_ns": 8_000_000},
+        });
+        let expected = "export \"a\"\n  limits  iops=5 bps=100\n  I/O     7 since the first limit, \
+                        4096 bytes; 2 waited for a limit, 4 ms on average\n";
+        assert_eq!(text(&export), expected);
+        let idle = json!({"export": "", "limits": {}, "stats": {"ios": 0}});
+        assert_eq!(text(&idle), "export \"\"\n  limits  none\n");
+    }
+}

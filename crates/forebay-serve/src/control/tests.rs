@@ -1,0 +1,120 @@
+//! Requests at a control socket, from a client of the same user.
+
+use super::*;
+use crate::config::ExportOptions;
+use crate::own_socket;
+use crate::small::SmallServer;
+use forebay::{Limits, Rate};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+fn control() -> Control {
+    let export = |name: &str| {
+        let (spec, name) = ("ram:1M".to_owned(), name.to_owned());
+        Export::open(&ExportOptions { spec, name, ..ExportOptions::default() }, None).unwrap().0
+    };
+    Control::new(["a", "b"].map(export).into())
+}
+
+fn answer(control: &Control, line: &str) -> Value {
+    control.reply(line.as_bytes())
+}
+
+#[test]
+fn limits_are_set_by_key_and_reset_by_null() {
+    let control = control();
+    let set =
+        r#"{"command":"limits","export":"b","set":{"iops":500,"write_bps":"10m","iops_burst":7}}"#;
+    let reply = answer(&control, set);
+    assert_eq!(reply["export"], "b");
+    assert_eq!(reply["limits"], json!({"iops": 500, "write_bps": 10 << 20, "iops_burst": 7}));
+    assert_eq!(control.exports[1].disk.owners()[0].limits().both.iops.per_s, 500);
+    let reset = r#"{"command":"limits","export":"b","set":{"iops_burst":null,"write_bps":0}}"#;
+    assert_eq!(answer(&control, reset)["limits"], json!({"iops": 500}));
+    let mut expected = Limits::default();
+    expected.both.iops = Rate::per_s(500);
+    assert_eq!(control.exports[1].tenant.limits(), expected, "the burst is the default again");
+    let set = r#"{"command":"limits","export":"b","set":{"read_bps":"1m","read_bps_burst":1}}"#;
+    answer(&control, set);
+    let end = r#"{"command":"limits","export":"b","set":{"read_bps":0}}"#;
+    assert_eq!(answer(&control, end)["limits"], json!({"iops": 500}), "its burst ends too");
+    let all = answer(&control, r#"{"command":"exports"}"#);
+    assert_eq!(
+        all["exports"][0],
+        json!({
+            "export": "a", "limits": {}, "stats": {"ios": 0, "bytes": 0, "limit_waits": 0,
+            "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0},
+        })
+    );
+    assert_eq!(all["exports"][1]["limits"], json!({"iops": 500}));
+}
+
+#[test]
+fn bad_requests_change_nothing_and_name_the_reason() {
+    let control = control();
+    for (line, error) in [
+        ("limits", "not a line of JSON: expected value at line 1 column 1"),
+        ("[]", "a request is an object such as {\"command\": \"exports\"}"),
+        ("{}", "the field \"command\" is missing"),
+        (r#"{"command":1}"#, "command: 1: expected a text"),
+        (r#"{"command":"stop"}"#, "command \"stop\": expected \"exports\" or \"limits\""),
+        (r#"{"command":"exports","all":true}"#, "\"exports\" has no field \"all\""),
+        (
+            r#"{"command":"limits","export":"c"}"#,
+            "there is no export \"c\"; there are: \"a\", \"b\"",
+        ),
+        (
+            r#"{"command":"limits","export":"a","set":{"iops":5,"speed":1}}"#,
+            "unknown limit \"speed\"; the limits are: iops, bps, read_iops, read_bps, write_iops, \
+             write_bps, iops_burst, bps_burst, read_iops_burst, read_bps_burst, write_iops_burst, \
+             write_bps_burst",
+        ),
+        (
+            r#"{"command":"limits","export":"a","set":{"iops":5,"bps":-1}}"#,
+            "bps=-1: expected a number of bytes per second from 0 to 1T; 0: no limit",
+        ),
+        (
+            r#"{"command":"limits","export":"a","set":{"bps":5,"iops_burst":1}}"#,
+            "iops_burst=1: expected iops above 0 beside it, which sets the rate",
+        ),
+    ] {
+        assert_eq!(answer(&control, line), json!({ "error": error }), "{line}");
+    }
+    assert_eq!(control.exports[0].tenant.limits(), Limits::default());
+}
+
+#[test]
+fn socket_is_for_its_user_and_its_lines_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |mode| {
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode)).unwrap();
+        own_socket::listen(&folder.path().join("control"))
+    };
+    let missing = own_socket::listen(&folder.path().join("a/b")).expect_err("no directory");
+    assert!(missing.to_string().contains("make it with `mkdir -m 700 "), "{missing}");
+    let refused = open(0o750).expect_err("open to the group").to_string();
+    assert!(refused.contains("other users may enter its directory"), "{refused}");
+    let socket = open(0o700).expect("a directory of our own");
+    let path = socket.file().expect("a file").to_owned();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let server = SmallServer::start(socket, control()).unwrap();
+    let connect = || BufReader::new(UnixStream::connect(&path).unwrap());
+    let ask = |client: &mut BufReader<UnixStream>, text: &str, nr: usize| {
+        client.get_mut().write_all(text.as_bytes()).unwrap();
+        let mut lines = String::new();
+        (0..nr).for_each(|_| _ = client.read_line(&mut lines).unwrap());
+        lines
+    };
+    let mut client = connect();
+    // Two requests at once, and the first half of a third.
+    let replies = ask(&mut client, "{\"command\":\"exports\"}\n{}\n{\"comm", 2);
+    assert!(replies.starts_with("{\"exports\":[{\"export\":\"a\""), "{replies}");
+    assert!(replies.ends_with("{\"error\":\"the field \\\"command\\\" is missing\"}\n"));
+    let reply = ask(&mut client, "and\":\"exports\"}\n", 1);
+    assert!(reply.starts_with("{\"exports\""), "{reply}");
+    let reply = ask(&mut connect(), &"x".repeat(MAX_LINE_BYTES + 1), 1);
+    assert_eq!(reply, "{\"error\":\"a line has at most 16384 bytes\"}\n");
+    drop(server);
+    assert!(!path.exists());
+}
