@@ -1,5 +1,6 @@
 //! Settings of I/O schedulers.
 
+use crate::policy::Policy;
 use crate::setters::with_setters;
 
 /// The I/O scheduler, which chooses the order in which requests reach the device.
@@ -19,6 +20,21 @@ pub enum SchedulerPolicy {
     MqDeadline,
 }
 
+impl Policy {
+    /// Returns the scheduler and its settings.
+    pub fn scheduling(&self) -> Scheduling {
+        let Policy { scheduler, device_depth, mq_deadline, .. } = *self;
+        Scheduling { scheduler, device_depth, mq_deadline }
+    }
+
+    /// Sets the scheduler and its settings.
+    #[must_use]
+    pub fn with_scheduling(self, scheduling: Scheduling) -> Policy {
+        let Scheduling { scheduler, device_depth, mq_deadline } = scheduling;
+        Policy { scheduler, device_depth, mq_deadline, ..self }
+    }
+}
+
 impl SchedulerPolicy {
     /// All schedulers.
     pub const ALL: [SchedulerPolicy; 3] =
@@ -36,6 +52,21 @@ impl SchedulerPolicy {
     /// Returns whether requests are not scheduled.
     pub const fn is_none(self) -> bool {
         matches!(self, SchedulerPolicy::Auto | SchedulerPolicy::None)
+    }
+}
+
+with_setters! {
+    /// A scheduler with its settings: the part of a [`Policy`](crate::Policy) that can change while
+    /// the disk is in use.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Scheduling {
+        /// The scheduler.
+        pub scheduler: SchedulerPolicy = SchedulerPolicy::Auto,
+        /// How many requests it hands to the device at once; `None` means the default of the
+        /// device.
+        pub device_depth: Option<u32> = None,
+        /// The parameters of `mq-deadline`.
+        pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
     }
 }
 
