@@ -8,6 +8,7 @@ mod drive;
 mod exact;
 mod guest;
 mod options;
+mod scheduler;
 mod tasks;
 mod vectored;
 
@@ -90,6 +91,7 @@ impl Disk {
         let mut features = opened.features;
         settings.amend(&mut features);
         let service = settings.service(opened.defaults);
+        let opened_with = settings.opened_with(opened.defaults);
         let info = DiskInfo {
             spec: spec.to_string(),
             driver: spec.driver(),
@@ -103,6 +105,7 @@ impl Disk {
             service,
             tag_set: settings.tag_set_name().map(str::to_owned),
             notice: opened.notice,
+            opened_with,
         };
         Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
     }

@@ -104,15 +104,18 @@ pub use counters::{DiskCounter, disk_counters};
 pub use disk::{Disk, DiskOptions, GuestSlice};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
-pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
+pub use error::{
+    FreezeError, IoError, OpenError, RegisterError, SchedulerError, SpecError, SubmitError,
+};
 pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, Class, CounterInfo, CounterUnit, DefaultValue,
     Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,
-    LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, Origin, PlugPolicy,
-    Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, SchedulerPolicy, Segment, Segments,
-    StageStats, SubmitErrorKind, TagNeed, UnplugCause, Values,
+    LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, MqDeadlineParams, Op, OpStats,
+    Origin, PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats,
+    SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind, TagNeed,
+    UnplugCause, Values,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

@@ -163,7 +163,9 @@ fn open<D: Driver>(
     settings.apply(&mut limits)?;
     limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
     let scheduler = SchedulerPolicy::default_of(&limits);
-    let policy = settings.policy(Defaults { scheduler, ..Defaults::default() })?;
+    let defaults = Defaults { scheduler, ..Defaults::default() };
+    let opened_with = settings.opened_with(defaults);
+    let policy = settings.policy(defaults)?;
     let policy = Settings::with_depths(policy, &limits)?;
     let tags = settings.tag_set(&policy)?;
     settings.amend(&mut features);
@@ -181,6 +183,7 @@ fn open<D: Driver>(
         service,
         tag_set: settings.tag_set_name().map(str::to_owned),
         notice: None,
+        opened_with,
     };
     Ok(Disk { shared: Shared::new(info, Arc::new(device), service, tags, Claim::memory())? })
 }
