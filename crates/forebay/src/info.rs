@@ -1,5 +1,6 @@
 //! Information about a disk: its properties and features, and its counters.
 
+use crate::advice::SchedulerBelow;
 use forebay_core::{Policy, QueueLimits, QueueStats, SchedulerPolicy};
 
 /// The properties of a disk. They do not change while it is open.
@@ -43,6 +44,7 @@ pub(crate) struct OpenedWith {
     pub(crate) nr_requests: Option<u32>,
     /// The default scheduler of the device.
     pub(crate) scheduler: SchedulerPolicy,
+    pub(crate) below: SchedulerBelow,
 }
 
 /// The byte locks of a disk on its file or block device: the key `lock` of a spec.

@@ -60,6 +60,7 @@
 #![deny(missing_docs)]
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
+mod advice;
 mod arena;
 mod buf;
 mod claim;
@@ -94,6 +95,7 @@ mod sys;
 mod tag_pool;
 pub mod testing;
 
+pub use advice::SchedulerAdvice;
 pub use arena::BUF_ALIGN;
 pub use buf::Buf;
 pub use commit::{

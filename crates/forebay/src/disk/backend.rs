@@ -1,6 +1,7 @@
 //! Opening a disk on a device of the caller's own, with a policy or with options.
 
 use super::{Disk, DiskOptions};
+use crate::advice::SchedulerBelow;
 use crate::claim::Claim;
 use crate::driver::backend::{Backend, BackendDriver};
 use crate::driver::{Checked, Driver, DriverDevice};
@@ -163,7 +164,8 @@ fn open<D: Driver>(
     settings.apply(&mut limits)?;
     limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
     let scheduler = SchedulerPolicy::default_of(&limits);
-    let defaults = Defaults { scheduler, ..Defaults::default() };
+    let below = SchedulerBelow::Nothing;
+    let defaults = Defaults { scheduler, below, ..Defaults::default() };
     let opened_with = settings.opened_with(defaults);
     let policy = settings.policy(defaults)?;
     let policy = Settings::with_depths(policy, &limits)?;

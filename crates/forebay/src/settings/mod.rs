@@ -4,6 +4,7 @@
 
 pub(crate) mod table;
 
+use crate::advice::SchedulerBelow;
 use crate::error::SpecError;
 use crate::info::{Feature, OpenedWith};
 use crate::keys::Keys;
@@ -66,6 +67,8 @@ pub(crate) struct Defaults {
     pub(crate) one_hw_queue: Option<&'static str>,
     /// The maximum number of hardware contexts, if the device has one.
     pub(crate) hw_queues_max: Option<u32>,
+    /// The next part of the system that orders requests, if any.
+    pub(crate) below: SchedulerBelow,
 }
 
 /// The settings of every disk, with any driver.
@@ -207,7 +210,7 @@ impl Settings {
             None => defaults.scheduler,
             Some(_) => SchedulerPolicy::None,
         };
-        OpenedWith { nr_requests: self.policy.nr_requests, scheduler }
+        OpenedWith { nr_requests: self.policy.nr_requests, scheduler, below: defaults.below }
     }
 
     /// Sets the depths of a policy that follow from the scheduler and the limits.

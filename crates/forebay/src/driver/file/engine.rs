@@ -11,6 +11,7 @@ use super::device::FileDevice;
 use super::options::Options;
 use super::probe::Probed;
 use super::ranges::{self, Knowledge, Settled};
+use crate::advice::SchedulerBelow;
 use crate::claim::{Claim, QueueFile};
 use crate::driver::aio::{AioDevice, no_aio};
 use crate::driver::psync::PsyncDevice;
@@ -55,7 +56,8 @@ impl File {
         let notices: Vec<String> = tail.into_iter().chain(self.claim.lock_notice()).collect();
         let notice = (!notices.is_empty()).then(|| notices.join("; "));
         let features = self.probed.features.iter().cloned().chain(features).collect();
-        let (defaults, claim) = (Defaults::default(), self.claim.clone());
+        let below = SchedulerBelow::Kernel { dev: self.probed.dev };
+        let (defaults, claim) = (Defaults { below, ..Defaults::default() }, self.claim.clone());
         Opened { device, facts, features, notice, defaults, claim }
     }
 }

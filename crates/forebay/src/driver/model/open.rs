@@ -6,6 +6,7 @@ use super::device::device;
 use super::queue::{ModelQueue, ModelWait};
 use super::state::State;
 use super::store::Store;
+use crate::advice::SchedulerBelow;
 use crate::claim::Claim;
 use crate::driver::contract::{Driver, DriverDevice, Facts, Wait};
 use crate::driver::timer::Timer;
@@ -65,6 +66,7 @@ pub(in crate::driver) fn open(
         elide: false,
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
         hw_queues_max: None,
+        below: SchedulerBelow::Nothing,
     };
     let [flush, fua] = features_of_cache(preset);
     // Without a cache, nothing is published about operations that move no data.

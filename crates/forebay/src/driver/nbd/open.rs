@@ -7,6 +7,7 @@ use super::connect;
 use super::driver::NbdDriver;
 use super::link::MAX_SEGMENTS;
 use super::stream::Credentials;
+use crate::advice::SchedulerBelow;
 use crate::claim::Claim;
 use crate::driver::contract::DriverDevice;
 use crate::driver::refusal::Refusal;
@@ -87,7 +88,8 @@ pub(in crate::driver) fn open(
         source: Some(source),
     });
     let device = Arc::new(device);
-    let defaults = Defaults { one_hw_queue, ..Defaults::default() };
+    let below = SchedulerBelow::Server;
+    let defaults = Defaults { one_hw_queue, below, ..Defaults::default() };
     Ok(Opened { device, facts: disk, features, notice, defaults, claim: Claim::remote() })
 }
 

@@ -7,6 +7,7 @@ use super::driver::{RbdDriver, Size};
 use super::image::{FEATURE_EXCLUSIVE_LOCK, FEATURE_JOURNALING, Image};
 use super::lock::LockWatch;
 use super::target::Target;
+use crate::advice::SchedulerBelow;
 use crate::claim::Claim;
 use crate::driver::{DriverDevice, Facts, Opened};
 use crate::error::OpenError;
@@ -45,7 +46,7 @@ pub(in crate::driver) fn open(
     let target = Target::parse(spec.target())?;
     // A connection may take 30 s.
     keys.finish()?;
-    let defaults = Defaults::default();
+    let defaults = Defaults { below: SchedulerBelow::Server, ..Defaults::default() };
     let io_timeout_ns = settings.policy(defaults)?.io_timeout_ns;
     // librados takes whole seconds.
     let timeout_s = (io_timeout_ns > 0).then(|| io_timeout_ns.div_ceil(1_000_000_000));

@@ -6,6 +6,7 @@ use super::device::VhostUserDevice;
 use super::geometry::Geometry;
 use super::requests::{MAX_SEGMENTS, RANGE};
 use super::{take_poll, take_queue_size};
+use crate::advice::SchedulerBelow;
 use crate::claim::Claim;
 use crate::driver::Opened;
 use crate::driver::refusal::Refusal;
@@ -48,6 +49,7 @@ pub(in crate::driver) fn open(
     let greeted = connect::greet(spec.target(), connect::TIMEOUT).map_err(refused)?;
     let (config, features) = (greeted.config, greeted.features);
     let defaults = Defaults {
+        below: SchedulerBelow::Server,
         // One descriptor is for a flush, which has a tag of its own.
         queue_depth: queue_size.map(|size| Policy::default().queue_depth.min(u32::from(size) - 1)),
         hw_queues_max: Some(u32::from(config.nr_queues)),
