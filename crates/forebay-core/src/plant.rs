@@ -109,7 +109,7 @@ mod chosen {
         /// The scheduler changes although requests wait in it.
         ChangeBusy: "Q8:",
         /// The context does not count the tags that are put once it has a scheduler.
-        KeepCounts: "no stall",
+        KeepCounts: "",
         /// A new scheduler does not count the requests at the device that were given up.
         ForgetGivenUp: "Q5:",
         /// The wake policy counts freed tags twice.
