@@ -1,6 +1,5 @@
 //! Settings of I/O schedulers.
 
-use crate::policy::Policy;
 use crate::setters::with_setters;
 
 /// The I/O scheduler, which chooses the order in which requests reach the device.
@@ -18,21 +17,6 @@ pub enum SchedulerPolicy {
     None,
     /// `mq-deadline`: batches in the order of the addresses, with a deadline for each request.
     MqDeadline,
-}
-
-impl Policy {
-    /// Returns the scheduler and its settings.
-    pub fn scheduling(&self) -> Scheduling {
-        let Policy { scheduler, device_depth, mq_deadline, .. } = *self;
-        Scheduling { scheduler, device_depth, mq_deadline }
-    }
-
-    /// Sets the scheduler and its settings.
-    #[must_use]
-    pub fn with_scheduling(self, scheduling: Scheduling) -> Policy {
-        let Scheduling { scheduler, device_depth, mq_deadline } = scheduling;
-        Policy { scheduler, device_depth, mq_deadline, ..self }
-    }
 }
 
 impl SchedulerPolicy {

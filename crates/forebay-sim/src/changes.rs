@@ -3,8 +3,7 @@
 //! They draw from random streams of their own, so a seed makes the same other choices with and
 //! without them.
 
-use crate::scenario::Scenario;
-use forebay_core::{MqDeadlineParams, SchedulerPolicy, Scheduling};
+use forebay_core::{MqDeadlineParams, Policy, SchedulerPolicy, Scheduling};
 use forebay_model::Random;
 
 /// The random stream of the draw for a seed. Streams below have other uses.
@@ -25,12 +24,11 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Draws whether the scheduler of a scenario changes. A disk with a scheduler has one context.
-    pub(crate) fn draw(seed: u64, scenario: &Scenario) -> Option<Changes> {
+    /// Draws whether the scheduler of a disk changes. A disk with a scheduler has one context.
+    pub(crate) fn draw(seed: u64, policy: &Policy) -> Option<Changes> {
         let mut random = Random::new(seed, STREAM);
         let percent = random.pick(&[0, 2, 10, 30]);
-        let (nr_hw_queues, queue_depth) =
-            (scenario.policy.nr_hw_queues, scenario.policy.queue_depth);
+        let Policy { nr_hw_queues, queue_depth, .. } = *policy;
         let changes = Changes { seed, percent, queue_depth, random };
         (percent > 0 && nr_hw_queues == 1).then_some(changes)
     }

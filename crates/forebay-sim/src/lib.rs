@@ -129,7 +129,7 @@ impl Default for Options {
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
     let (scenario, load) = scenario::swarm(&mut random, options);
-    let changes = Changes::draw(seed, &scenario);
+    let changes = Changes::draw(seed, &scenario.policy);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
         let load = load.clone();

@@ -6,24 +6,8 @@
 
 use crate::driver::scheduler_of;
 use crate::info::DiskInfo;
+use crate::scheduler_below::SchedulerBelow;
 use forebay_core::SchedulerPolicy;
-
-/// The part of a system that schedules the requests of a disk after the library.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SchedulerBelow {
-    /// None, and the disk is not a device: it is in memory.
-    #[default]
-    Memory,
-    /// None: requests go to the device.
-    Nothing,
-    /// The kernel, for this device.
-    Kernel {
-        /// An `st_dev` or `st_rdev`.
-        dev: u64,
-    },
-    /// That of a server or a cluster, if it has one.
-    Server,
-}
 
 /// A recommended scheduler: see [`DiskInfo::scheduler_advice`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Information about a disk: its properties and features, and its counters.
 
-use crate::advice::SchedulerBelow;
+use crate::scheduler_below::SchedulerBelow;
 use forebay_core::{Policy, QueueLimits, QueueStats, SchedulerPolicy};
 
 /// The properties of a disk. They do not change while it is open.

@@ -85,6 +85,7 @@ mod poll_handle;
 mod properties;
 mod queue;
 mod runtime;
+mod scheduler_below;
 #[cfg(feature = "serde")]
 pub mod serialize;
 mod settings;

@@ -123,7 +123,7 @@ fn request_is_in_one_scheduler_and_is_not_lost() {
 
 #[test]
 fn change_beside_a_run_that_publishes_nothing() {
-    check(Some(3), &[|hctx| hctx.change(true), Hctx::produce, Hctx::run]);
+    check(Some(2), &[|hctx| hctx.change(true), Hctx::produce, Hctx::run]);
 }
 
 /// Q8, planted: the thread does not wait until the context is drained.

@@ -1,7 +1,6 @@
 //! Opening a disk on a device of the caller's own, with a policy or with options.
 
 use super::{Disk, DiskOptions};
-use crate::advice::SchedulerBelow;
 use crate::claim::Claim;
 use crate::driver::backend::{Backend, BackendDriver};
 use crate::driver::{Checked, Driver, DriverDevice};
@@ -9,6 +8,7 @@ use crate::error::{OpenError, SpecError};
 use crate::info::{DiskInfo, Feature};
 use crate::keys::Keys;
 use crate::runtime::shared::Shared;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, SchedulerPolicy};

@@ -4,10 +4,10 @@
 
 pub(crate) mod table;
 
-use crate::advice::SchedulerBelow;
 use crate::error::SpecError;
 use crate::info::{Feature, OpenedWith};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::tag_pool::TagPool;
 use forebay_core::{BadKnob, KNOBS, Knob, Policy, QueueLimits, SchedulerPolicy, TagNeed, Values};
 use std::borrow::Cow;
