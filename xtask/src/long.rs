@@ -22,7 +22,7 @@ struct Long {
 const ALL: &[Long] = &[
     Long {
         name: "soak",
-        time: "9 min",
+        time: "15 min",
         what: "random calls of many threads, 2 minutes a test",
         run: soak,
     },
@@ -96,7 +96,7 @@ pub(crate) fn list() -> String {
 fn soak() -> Outcome {
     let suites = [Suite {
         target: "--package forebay --test it --all-features",
-        names: &["--nocapture", "soak::", "crowd::"],
+        names: &["--nocapture", "soak::", "crowd::", "scheduler_changes::a_thousand"],
         skips: &[],
     }];
     suite::run("long", &suites, &Line::cargo("test").variable("FOREBAY_SOAK_SECONDS", "120"))

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use forebay::{
     Disk, DiskInfo, FeatureState, KNOBS, OpenError, Policy, Property, PropertyGroup, PropertyValue,
-    SETTINGS, Setting, Spec, Values,
+    SETTINGS, SchedulerAdvice, Setting, Spec, Values,
 };
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
@@ -94,6 +94,21 @@ fn json_value(text: String) -> Value {
     text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)
 }
 
+/// Returns whether the disk has the recommended scheduler.
+fn is_followed(info: &DiskInfo, advice: &SchedulerAdvice) -> bool {
+    let scheduler = info.policy.scheduler;
+    scheduler == advice.scheduler || scheduler.is_none() && advice.scheduler.is_none()
+}
+
+/// Returns the remark on the scheduler of the disk: it is recommended, or another one is.
+fn scheduler_remark(info: &DiskInfo) -> String {
+    let advice = info.scheduler_advice();
+    match is_followed(info, &advice) {
+        true => format!(" (recommended: {})", advice.why),
+        false => format!(" ({} is recommended: {})", advice.scheduler.name(), advice.why),
+    }
+}
+
 fn json_of(info: &DiskInfo) -> Value {
     let limits = limits_of(info).map(|(name, value)| (name.to_owned(), value));
     let features = info.features.iter().map(|feature| {
@@ -104,6 +119,7 @@ fn json_of(info: &DiskInfo) -> Value {
         let present = matches!(feature.state, FeatureState::Present(_));
         (feature.name.to_owned(), json!({ "present": present, key: text }))
     });
+    let advice = info.scheduler_advice();
     json!({
         "spec": info.spec,
         "driver": info.driver,
@@ -117,6 +133,11 @@ fn json_of(info: &DiskInfo) -> Value {
         "experimental_settings": Map::from_iter(
             experiments::of(&info.policy).into_iter().map(|(key, why)| (key.to_owned(), why.into()))
         ),
+        "scheduler_advice": {
+            "scheduler": advice.scheduler.name(),
+            "why": advice.why,
+            "in_use": is_followed(info, &advice),
+        },
         "features": Map::from_iter(features),
     })
 }
@@ -151,6 +172,7 @@ fn text_of(info: &DiskInfo) -> String {
             let why = match (why, idle) {
                 (_, Some(setting)) => format!(" (no effect: needs {})", setting.when),
                 (Some((_, why)), None) => format!(" ({why})"),
+                (None, None) if name == "scheduler" => scheduler_remark(info),
                 (None, None) => String::new(),
             };
             line(&format!("  {name}"), &format!("{shown}{why}"));

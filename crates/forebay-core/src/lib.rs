@@ -64,7 +64,7 @@ pub use durability::{Durability, LostWrites};
 pub use emulation::Emulation;
 pub use hctx::{
     Backing, Commit, DeviceState, Gates, HardwareContext, LateRequest, LateRequests, LateStage,
-    Turned,
+    SchedulerChange, Turned,
 };
 pub use hold::{Hold, HoldLimits, HoldStep};
 pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
@@ -82,7 +82,7 @@ pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNe
 pub use request::{MemoryHold, NewMemoryHold, QueuedBio, Ranges, Request};
 pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
-pub use scheduling::{MqDeadlineParams, SchedulerPolicy};
+pub use scheduling::{MqDeadlineParams, SchedulerPolicy, Scheduling};
 pub use size::parse_size;
 pub use stats::emulation::EmulationStats;
 pub use stats::histogram::Histogram;

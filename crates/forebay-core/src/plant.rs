@@ -106,6 +106,12 @@ mod chosen {
         ShrinkFirst: "T6:",
         /// The scheduler hands out more requests than the device depth.
         IgnoreDeviceDepth: "Q5:",
+        /// The scheduler changes although requests wait in it.
+        ChangeBusy: "Q8:",
+        /// The context does not count the tags that are put once it has a scheduler.
+        KeepCounts: "",
+        /// A new scheduler does not count the requests at the device that were given up.
+        ForgetGivenUp: "Q5:",
         /// The wake policy counts freed tags twice.
         CountTwice: "T3:",
         /// A thread that was woken for tags does not ask for them again.
@@ -182,6 +188,8 @@ mod chosen {
                     | LeaveKept
                     | SkipTurns
                     | PassOutside
+                    | ChangeBusy
+                    | KeepCounts
                     | SyncBeside
                     | KeepHold
                     | PassRetry

@@ -1,7 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
 use crate::emulation::Emulation;
-use crate::scheduling::{MqDeadlineParams, SchedulerPolicy};
+use crate::scheduling::{MqDeadlineParams, SchedulerPolicy, Scheduling};
 use crate::setters::with_setters;
 use crate::tag::QUEUE_DEPTH_MAX;
 
@@ -170,6 +170,21 @@ with_setters! {
         pub iostats: bool = true,
         /// The behaviour of earlier systems that the queue emulates.
         pub emulation: Emulation = Emulation::default(),
+    }
+}
+
+impl Policy {
+    /// Returns the scheduler and its settings.
+    pub fn scheduling(&self) -> Scheduling {
+        let Policy { scheduler, device_depth, mq_deadline, .. } = *self;
+        Scheduling { scheduler, device_depth, mq_deadline }
+    }
+
+    /// Sets the scheduler and its settings.
+    #[must_use]
+    pub fn with_scheduling(self, scheduling: Scheduling) -> Policy {
+        let Scheduling { scheduler, device_depth, mq_deadline } = scheduling;
+        Policy { scheduler, device_depth, mq_deadline, ..self }
     }
 }
 

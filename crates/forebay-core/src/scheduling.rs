@@ -40,6 +40,21 @@ impl SchedulerPolicy {
 }
 
 with_setters! {
+    /// A scheduler with its settings: the part of a [`Policy`](crate::Policy) that can change while
+    /// the disk is in use.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Scheduling {
+        /// The scheduler.
+        pub scheduler: SchedulerPolicy = SchedulerPolicy::Auto,
+        /// How many requests it hands to the device at once; `None` means the default of the
+        /// device.
+        pub device_depth: Option<u32> = None,
+        /// The parameters of `mq-deadline`.
+        pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
+    }
+}
+
+with_setters! {
     /// The parameters of `mq-deadline`, with the names and the defaults of Linux.
     ///
     /// Counterparts in Linux: the files in `/sys/block/X/queue/iosched`.

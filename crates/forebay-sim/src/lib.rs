@@ -37,6 +37,7 @@
 
 pub mod blk;
 pub mod calibrate;
+mod changes;
 mod check;
 mod completer;
 mod coroutine;
@@ -89,6 +90,7 @@ pub use summary::{CrashPoint, Reached, Summary, Tally};
 pub use task::figures::CloneFigures;
 pub use violation::Violation;
 
+use crate::changes::Changes;
 use crate::check::Broken;
 use crate::check::rules;
 use crate::coroutine::Task;
@@ -127,10 +129,15 @@ impl Default for Options {
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
     let (scenario, load) = scenario::swarm(&mut random, options);
+    let changes = Changes::draw(seed, &scenario.policy);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
         let load = load.clone();
-        Task::new(world, id, |cpu| task::random::run(cpu, load, random))
+        let changes = changes.as_ref().map(|changes| changes.of_task(id));
+        if changes.is_some() {
+            world.checks().scheduler_may_change();
+        }
+        Task::new(world, id, |cpu| task::random::run(cpu, load, random, changes))
     })
 }
 

@@ -141,7 +141,7 @@ pub fn run_scenario(
         Some(load) => {
             let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
             let load = load.clone();
-            Task::new(world, id, |cpu| random::run(cpu, load, random))
+            Task::new(world, id, |cpu| random::run(cpu, load, random, None))
         }
         None => {
             let events = events.clone();

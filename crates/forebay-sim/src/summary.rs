@@ -223,6 +223,7 @@ impl Summary {
             ("tasks that wait for tags of a context", Kind::Lack),
             ("tasks woken for them", Kind::TagWake),
             ("numbers of tags changed", Kind::Resize),
+            ("schedulers changed", Kind::Scheduler),
             ("gates opened", Kind::Open),
             ("freezes given up", Kind::Strand),
             ("devices revived", Kind::Revive),

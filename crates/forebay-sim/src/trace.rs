@@ -69,6 +69,8 @@ pub(crate) enum Kind {
     Ask,
     /// The limit of tags in use was changed: context, limit.
     Resize,
+    /// The scheduler was changed: context, device depth, or 0 without one.
+    Scheduler,
     /// A gate was closed: context.
     Close,
     /// A gate was opened: context.

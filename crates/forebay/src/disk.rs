@@ -8,6 +8,7 @@ mod drive;
 mod exact;
 mod guest;
 mod options;
+mod scheduler;
 mod tasks;
 mod vectored;
 
@@ -91,6 +92,7 @@ impl Disk {
         let mut features = opened.features;
         settings.amend(&mut features);
         let service = settings.service(opened.defaults);
+        let opened_with = settings.opened_with(opened.defaults);
         let info = DiskInfo {
             spec: spec.to_string(),
             driver: spec.driver(),
@@ -104,6 +106,7 @@ impl Disk {
             service,
             tag_set: settings.tag_set_name().map(str::to_owned),
             notice: opened.notice,
+            opened_with,
         };
         Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
     }
@@ -379,9 +382,8 @@ impl Disk {
     /// hundred instructions for each I/O.
     ///
     /// # Errors
-    /// Fails if the name is empty or that of a child of another owner, if the disk emulates an
-    /// earlier system, or if its turns receive no time (`iostats=off` on a disk without a volatile
-    /// cache).
+    /// Fails if the name is empty or that of a child of another owner, or if the disk emulates an
+    /// earlier system.
     pub fn owner(&self, name: &str) -> Result<Owner, OwnerError> {
         Ok(Owner::new(Arc::clone(&self.shared), self.shared.owner(name, None)?))
     }

@@ -353,6 +353,43 @@ pub enum FreezeError {
     },
 }
 
+/// A failure to change the scheduler of a disk
+/// ([`Disk::set_scheduler`](crate::Disk::set_scheduler)). The disk keeps its scheduler.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchedulerError {
+    /// A setting is out of its range.
+    #[error("{disk}: cannot change the scheduler: {source}")]
+    Setting {
+        /// The spec of the disk.
+        disk: String,
+        /// The setting.
+        source: SpecError,
+    },
+    /// The disk has several hardware contexts, and a scheduler orders the requests of one.
+    #[error(
+        "{disk}: cannot use scheduler={scheduler}: the disk has {nr_hw_queues} hardware contexts; \
+         open it with nr_hw_queues=1"
+    )]
+    Contexts {
+        /// The spec of the disk.
+        disk: String,
+        /// The scheduler.
+        scheduler: &'static str,
+        /// The number of hardware contexts.
+        nr_hw_queues: u32,
+    },
+    /// The disk could not be frozen.
+    #[error("{0}")]
+    Freeze(#[from] FreezeError),
+    /// The disk was opened by the parent of this process.
+    #[error("{disk}: cannot change the scheduler in a child of a fork: open the disk here")]
+    Forked {
+        /// The spec of the disk.
+        disk: String,
+    },
+}
+
 /// A failed I/O. It was refused before submission, or it ended with a failure.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -456,12 +493,6 @@ pub enum OwnerError {
     /// The list of owners does not allow it.
     #[error(transparent)]
     List(#[from] forebay_core::OwnerError),
-    /// The turns of the disk receive no time, which limits need.
-    #[error("{disk}: no owner added, because iostats=off leaves out the time: use iostats=on")]
-    Untimed {
-        /// The spec of the disk.
-        disk: String,
-    },
     /// The disk emulates an earlier system, in which threads wait for tags.
     #[error("{disk}: no owner added, because an emulated system has none: remove its keys")]
     Emulated {

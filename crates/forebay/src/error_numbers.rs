@@ -3,7 +3,9 @@
 use crate::commit::CommitError;
 use crate::driver::refusal::Refusal;
 use crate::errno::of_submit_error;
-use crate::error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
+use crate::error::{
+    FreezeError, IoError, OpenError, RegisterError, SchedulerError, SpecError, SubmitError,
+};
 use forebay_core::SubmitErrorKind;
 use std::io::{self, ErrorKind};
 
@@ -142,6 +144,18 @@ impl FreezeError {
         match self {
             FreezeError::TimedOut { .. } => libc::ETIMEDOUT,
             FreezeError::Quiesced { .. } | FreezeError::Stopped { .. } => libc::EBUSY,
+        }
+    }
+}
+
+impl SchedulerError {
+    /// Returns the errno that a system call would return for this failure: that of the freeze, or
+    /// `EINVAL`.
+    pub fn errno(&self) -> i32 {
+        match self {
+            SchedulerError::Freeze(source) => source.errno(),
+            SchedulerError::Setting { .. } | SchedulerError::Contexts { .. } => libc::EINVAL,
+            SchedulerError::Forked { .. } => of_submit_error(SubmitErrorKind::Forked),
         }
     }
 }

@@ -95,7 +95,7 @@ impl IoFuture {
         let mailbox = Arc::new(Mailbox::of_task());
         let mut boxed = QueuedBio::new(mailbox.owner(), 0);
         boxed.fill(bio);
-        let now = now_ns(self.shared.info().is_timed());
+        let now = now_ns(self.shared.is_timed());
         let turn_due = match ctx.queue_bio(boxed, now) {
             Ok(turn_due) => turn_due,
             Err((refusal, mut boxed)) => return Err(refused(refusal, boxed.take_bio(), buf)),

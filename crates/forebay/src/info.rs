@@ -1,6 +1,7 @@
 //! Information about a disk: its properties and features, and its counters.
 
-use forebay_core::{Policy, QueueLimits, QueueStats};
+use crate::scheduler_below::SchedulerBelow;
+use forebay_core::{Policy, QueueLimits, QueueStats, SchedulerPolicy};
 
 /// The properties of a disk. They do not change while it is open.
 #[derive(Clone, Debug)]
@@ -32,6 +33,18 @@ pub struct DiskInfo {
     pub features: Vec<Feature>,
     /// A one-line message for the operator: the disk works, but not in the usual way.
     pub notice: Option<String>,
+    /// The settings that later changes of the scheduler start from.
+    pub(crate) opened_with: OpenedWith,
+}
+
+/// Settings of an open disk as they were before their defaults were filled in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenedWith {
+    /// The user's `nr_requests`.
+    pub(crate) nr_requests: Option<u32>,
+    /// The default scheduler of the device.
+    pub(crate) scheduler: SchedulerPolicy,
+    pub(crate) below: SchedulerBelow,
 }
 
 /// The byte locks of a disk on its file or block device: the key `lock` of a spec.
@@ -109,10 +122,10 @@ impl DiskFacts {
 }
 
 impl DiskInfo {
-    /// Returns whether turns receive the time, for latencies or for deadlines.
-    pub(crate) fn is_timed(&self) -> bool {
-        let Policy { iostats, io_timeout_ns, scheduler, .. } = self.policy;
-        iostats || self.limits.volatile_cache || io_timeout_ns > 0 || !scheduler.is_none()
+    /// Returns whether turns receive the time with this scheduler, for latencies or for deadlines.
+    pub(crate) fn is_timed(&self, scheduler: SchedulerPolicy) -> bool {
+        let needs_none = scheduler.is_none() && !self.limits.volatile_cache;
+        !needs_none || self.policy.iostats || self.policy.io_timeout_ns > 0
     }
 }
 

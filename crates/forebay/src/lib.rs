@@ -60,6 +60,7 @@
 #![deny(missing_docs)]
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
+mod advice;
 mod arena;
 mod buf;
 mod claim;
@@ -85,6 +86,7 @@ mod poll_handle;
 mod properties;
 mod queue;
 mod runtime;
+mod scheduler_below;
 #[cfg(feature = "serde")]
 pub mod serialize;
 mod settings;
@@ -95,6 +97,7 @@ mod sys;
 mod tag_pool;
 pub mod testing;
 
+pub use advice::SchedulerAdvice;
 pub use arena::BUF_ALIGN;
 pub use buf::Buf;
 pub use commit::{
@@ -106,7 +109,8 @@ pub use disk::{Disk, DiskOptions, GuestSlice};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
 pub use error::{
-    FreezeError, IoError, OpenError, OwnerError, RegisterError, SpecError, SubmitError,
+    FreezeError, IoError, OpenError, OwnerError, RegisterError, SchedulerError, SpecError,
+    SubmitError,
 };
 pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
@@ -114,9 +118,9 @@ pub use forebay_core::{
     BadKnob, BadLimit, Bio, BioFlags, BlockStatus, COUNTERS, Class, CounterInfo, CounterUnit,
     DefaultValue, Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob,
     LIMIT_KEYS, LateRequest, LateStage, LimitKey, Limits, LimitsError, LostWrites, MergeKind,
-    MergePolicy, Op, OpStats, Origin, OwnerStats, PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX,
-    QueueLimits, QueueStats, Rate, Rates, SchedulerPolicy, Segment, Segments, StageStats,
-    SubmitErrorKind, TagNeed, UnplugCause, Values,
+    MergePolicy, MqDeadlineParams, Op, OpStats, Origin, OwnerStats, PlugPolicy, Policy, Priority,
+    QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate, Rates, SchedulerPolicy, Scheduling, Segment,
+    Segments, StageStats, SubmitErrorKind, TagNeed, UnplugCause, Values,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

@@ -134,10 +134,11 @@ const FIXED: [Fixed; 27] = [
 type Current = (&'static str, fn(&Disk) -> PropertyValue);
 
 /// The properties that belong to an open disk, and may change.
-const CURRENT: [Current; 4] = [
+const CURRENT: [Current; 5] = [
     ("capacity", |disk| disk.capacity_bytes().into()),
     ("failed", |disk| disk.is_failed().into()),
     ("failure", |disk| disk.failure().as_deref().into()),
+    ("current_scheduler", |disk| disk.scheduling().scheduler.name().into()),
     ("registers_memory", |disk| disk.can_register_memory().into()),
 ];
 

@@ -97,7 +97,7 @@ impl BioQueue {
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = undroppable(io);
-        let now = now_ns(self.shared.info().is_timed());
+        let now = now_ns(self.shared.is_timed());
         // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
         // the completion is reaped.
         unsafe { self.submit_with(bio, buf, now) }.map_err(refused)
@@ -113,7 +113,7 @@ impl BioQueue {
     /// Panics if the owner is of another disk.
     #[inline]
     pub fn submit_for(&mut self, owner: &Owner, io: Io) -> Result<(), SubmitError> {
-        let now = now_ns(self.shared.info().is_timed());
+        let now = now_ns(self.shared.is_timed());
         self.submit_for_at(owner, io, now)
     }
 
@@ -160,7 +160,7 @@ impl BioQueue {
     /// Each address must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (SubmitErrorKind, Bio)> {
-        let now = now_ns(self.shared.info().is_timed());
+        let now = now_ns(self.shared.is_timed());
         // SAFETY: the caller keeps the conditions.
         unsafe { self.submit_raw_at(bio, now) }
     }

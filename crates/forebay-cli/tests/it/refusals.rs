@@ -602,6 +602,24 @@ fn info_describes_and_refuses() {
     let why = &value["experimental_settings"]["plug"];
     assert!(why.as_str().is_some_and(|why| why.starts_with("for comparison: ")), "{why}");
 
+    for (spec, scheduler, advised, in_use, remark) in [
+        ("model:hdd?size=1M", "mq-deadline", "mq-deadline", true, "recommended: the disk is rot"),
+        ("model:hdd?size=1M&scheduler=none", "none", "mq-deadline", false, "mq-deadline is recomm"),
+        ("model:nvme?size=1M", "none", "none", true, "recommended: the disk is not rotational"),
+        ("null:1M", "none", "none", true, "recommended: the disk is in memory"),
+    ] {
+        let text = stdout(&info(&[spec]));
+        let line = format!("\n  scheduler                 {scheduler} ({remark}");
+        assert!(text.contains(&line), "{spec}: {text}");
+        let advice = &crate::common::json(&info(&[spec, "--json"]))["scheduler_advice"];
+        assert_eq!((&advice["scheduler"], &advice["in_use"]), (&advised.into(), &in_use.into()));
+        assert!(advice["why"].as_str().is_some_and(|why| !why.is_empty()), "{spec}");
+    }
+
+    // It depends on the machine.
+    let text = stdout(&info(&["disk.img"]));
+    assert!(text.contains("recommended: "), "{text}");
+
     let output = info(&["nvme:somewhere"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("forebay: nvme:somewhere: driver `nvme` is not in this"));

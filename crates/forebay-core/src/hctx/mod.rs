@@ -8,11 +8,13 @@ mod device;
 mod dispatch;
 mod flush;
 mod scheduled;
+mod scheduler_change;
 mod timeout;
 mod turn;
 mod turned;
 
 pub use device::{Backing, DeviceState};
+pub use scheduler_change::SchedulerChange;
 pub use timeout::{LateRequest, LateRequests, LateStage};
 pub use turned::Turned;
 

@@ -14,6 +14,8 @@
 //!   request that flushes never merge.
 //! - Q7 every queued request is issued or ended: a completion or the scheduler's deadline brings
 //!   the next turn; and if the device is gone, no limit holds any back (H3).
+//! - Q8 the scheduler changes (`scheduler_change.rs`) only while the context has no admitted
+//!   request, apart from those that were given up (H5). These keep their room at the device.
 //!
 //! Counterpart in Linux: `block/blk-mq-sched.c`.
 

@@ -21,13 +21,21 @@ const _: () = assert!(QUEUE_DEPTH_MAX <= NO_TAG.index() as u32);
 #[derive(Debug)]
 pub(crate) struct Elevator {
     kind: Kind,
-    /// The requests that the scheduler has handed out and that still have their tags: when each was
-    /// handed out. By tag.
-    out: Box<[Option<u64>]>,
+    /// The requests that were handed out and that still have their tags. By tag.
+    out: Box<[Option<Out>]>,
     nr_out: u32,
     device_depth: u32,
     /// The time of the current turn.
     now: u64,
+}
+
+/// A request that was handed out.
+#[derive(Clone, Copy, Debug)]
+enum Out {
+    /// By the scheduler, at this time.
+    Since(u64),
+    /// Before the scheduler was chosen. The request was given up (Q8).
+    Earlier,
 }
 
 /// Each scheduler. A call is a jump by number, and no pointer is followed.
@@ -77,9 +85,17 @@ impl Elevator {
         scheduler!(mut self, set_depths(self.device_depth, nr_requests));
     }
 
-    /// Records the time of the turn that begins.
+    /// Records the time of the turn that begins. A thread that has not seen yet that the disk needs
+    /// the time passes 0 (Q8).
     pub(crate) fn begin_turn(&mut self, now: u64) {
-        self.now = now;
+        self.now = self.now.max(now);
+    }
+
+    /// Records a request that is at the device, and that was given up before the scheduler was
+    /// chosen. It keeps its room at the device (Q8).
+    pub(crate) fn adopt(&mut self, tag: Tag) {
+        self.out[tag.index()] = Some(Out::Earlier);
+        self.nr_out += 1;
     }
 
     /// Returns the number of requests that wait here.
@@ -95,7 +111,12 @@ impl Elevator {
     /// Queues a request under its tag.
     pub(crate) fn insert(&mut self, tag: Tag, rq: &Request, at: Position) {
         let now = self.now;
-        scheduler!(mut self, insert(queued(tag, rq), at, now));
+        let mut queued = queued(tag, rq);
+        if queued.since_ns == 0 {
+            // It left its plug before the disk needed the time.
+            queued.since_ns = now;
+        }
+        scheduler!(mut self, insert(queued, at, now));
     }
 
     /// Returns the queued requests that a request may merge with. Its tag is `tag` if it is queued.
@@ -125,7 +146,7 @@ impl Elevator {
             true => scheduler!(mut self, next_any())?,
             false => scheduler!(mut self, next(now))?,
         };
-        self.out[tag.index()] = Some(now);
+        self.out[tag.index()] = Some(Out::Since(now));
         self.nr_out += 1;
         Some(tag)
     }
@@ -138,9 +159,9 @@ impl Elevator {
 
     /// Records that a tag was put.
     pub(crate) fn put(&mut self, tag: Tag) {
-        let Some(since_ns) = self.out[tag.index()].take() else { return };
+        let Some(out) = self.out[tag.index()].take() else { return };
         self.nr_out -= 1;
-        let now = self.now;
+        let (Out::Since(since_ns), now) = (out, self.now) else { return };
         scheduler!(mut self, completed(tag, now, now.saturating_sub(since_ns)));
     }
 

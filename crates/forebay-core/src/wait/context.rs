@@ -185,6 +185,22 @@ pub fn run_turn<C: Context>(at: &mut C) {
     }
 }
 
+/// Changes a context with the token, which this thread takes and releases. Calls `pause` while
+/// another thread holds it. The caller runs a turn afterwards.
+pub fn change<C: Context>(
+    at: &mut C,
+    mut pause: impl FnMut(&mut C),
+    change: impl FnOnce(&mut C, &mut C::Token),
+) {
+    loop {
+        if let Some(mut token) = at.try_take() {
+            change(at, &mut token);
+            return finish(at, token);
+        }
+        pause(at);
+    }
+}
+
 /// Publishes work with `push`, because another thread holds the token, and requests a turn (R2).
 /// Returns the token if it has become free.
 pub fn publish<C: Context>(at: &mut C, push: impl FnOnce(&mut C)) -> Option<C::Token> {

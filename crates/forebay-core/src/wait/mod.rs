@@ -54,8 +54,8 @@ mod turn;
 
 pub use cell::{NEVER, Notice, TAGS, WaitCell, WaitState};
 pub use context::{
-    Context, Step, block, commit_and_turn, finish, hand_off, publish, release, release_to_wait,
-    run_turn,
+    Context, Step, block, change, commit_and_turn, finish, hand_off, publish, release,
+    release_to_wait, run_turn,
 };
 pub use gate::{Gated, Holds, await_drained, await_turns, close, open};
 pub use lead::{Host, Leader, RESOURCE_DELAY, Sleeper, follow, lead};

@@ -339,6 +339,11 @@ impl Bench {
         turned
     }
 
+    /// Returns the time of the last turn.
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
     /// Takes a turn at this time, which is not before that of the last turn.
     pub(crate) fn turn_at(&mut self, now: u64) -> Turned {
         self.now = now - 10;

@@ -20,6 +20,7 @@ mod plug;
 mod results;
 mod retry;
 mod scheduled;
+mod scheduler_change;
 mod shared_set;
 mod short_writes;
 mod split_merge;

@@ -16,6 +16,7 @@ mod durability;
 mod leader;
 mod run_state;
 mod run_timer;
+mod scheduler_change;
 mod shared;
 mod tags;
 mod waits;

@@ -16,6 +16,12 @@ impl Depths {
         Depths { device_depth }
     }
 
+    /// Records another scheduler. Returns its depth, or 0 without one.
+    pub(crate) fn set(&mut self, policy: &Policy, limits: &QueueLimits) -> u32 {
+        *self = Depths::new(policy, limits);
+        self.device_depth.unwrap_or(0)
+    }
+
     /// Checks a command that is no flush, while the driver of its context has `nr_live` others that
     /// are none.
     pub(crate) fn check(&self, nr_live: impl FnOnce() -> u32) -> Verdict {

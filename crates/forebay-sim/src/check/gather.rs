@@ -39,6 +39,11 @@ impl Gathers {
         }
     }
 
+    /// Checks nothing from now on: a scheduler may be chosen.
+    pub(crate) fn leave_out(&mut self) {
+        self.is_on = false;
+    }
+
     /// Records how many tags of a context may be in use.
     pub(crate) fn limited(&mut self, hctx: usize, nr_requests: u32) {
         self.nr_requests[hctx] = nr_requests;

@@ -139,6 +139,12 @@ impl Checks {
         }
     }
 
+    /// Leaves out the checks that hold only as long as a disk has no scheduler.
+    pub(crate) fn scheduler_may_change(&mut self) {
+        self.order.leave_out();
+        self.gathers.leave_out();
+    }
+
     /// Restores the initial state of bios, blocks and promises, and keeps the allocated memory. For
     /// worlds that use no other checkers.
     pub(crate) fn reset(&mut self) {

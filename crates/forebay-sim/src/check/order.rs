@@ -71,6 +71,11 @@ impl Order {
         }
     }
 
+    /// Checks no order from now on: a scheduler may be chosen.
+    pub(crate) fn leave_out(&mut self) {
+        self.is_scheduled = true;
+    }
+
     /// Records that a context accepts a bio.
     pub(crate) fn arrive(&mut self, hctx: usize, slot: u32, bios: &Bios) {
         let row = bios.row(slot);

@@ -21,6 +21,7 @@ pub(crate) const T12: &str = "T12: no task waits within a turn";
 pub(crate) const T14: &str = "T14: a split bio that gathers tags takes none before they are free";
 
 pub(crate) const Q5: &str = "Q5: the device has no more requests than the device depth";
+pub(crate) const Q8: &str = "Q8: a scheduler changes only while no admitted bio is in its context";
 
 pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
 pub(crate) const R2: &str = "R2: a run is requested after the work is published";
@@ -76,7 +77,7 @@ pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
 /// The rules of tags, of runs and of waits, in order.
-pub const RULES: [&str; 26] = [
-    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, R1, R2, R3, R4, R5, R6, W1, W2, W3,
-    W4, W5, W7,
+pub const RULES: [&str; 27] = [
+    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, R1, R2, R3, R4, R5, R6, W1, W2,
+    W3, W4, W5, W7,
 ];

@@ -1,10 +1,13 @@
 //! Gates: a task freezes, quiesces or stops the whole disk. The steps of the core's
 //! [`Gated`](forebay_core::wait::Gated), with checks.
 
+use crate::check::{Verdict, broken, rules};
+use crate::runtime::hctx::Hctx;
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
+use crate::world::{DiskSettings, World};
 use forebay_core::wait::{self, Gated, Holds};
-use forebay_core::{Gate, RunState};
+use forebay_core::{Gate, RunState, SchedulerChange, Scheduling};
 use std::rc::Rc;
 
 /// Sleep between two checks.
@@ -37,6 +40,63 @@ impl Thread<'_> {
         wait::open(&mut Gates(self), gate);
         let verdict = world.checks().runs.check_opened(self.id);
         world.fail(verdict);
+    }
+}
+
+impl Thread<'_> {
+    /// Changes the scheduler of the shared context, unless another hold strands a request (Q8). The
+    /// counterpart in the library is `Disk::set_scheduler`.
+    pub(crate) fn set_scheduler(&mut self, scheduling: Scheduling) {
+        let world = Rc::clone(&self.world);
+        let DiskSettings { policy, limits, .. } = &world.disk;
+        let policy = policy.with_scheduling(scheduling);
+        let change = SchedulerChange::new(&policy, limits, policy.queue_depth);
+        let nr_requests = change.nr_requests();
+        wait::close(&mut Gates(self), Gate::Frozen);
+        let is_frozen = changes_busy(&world) || wait::await_drained(&mut Gates(self)).is_ok();
+        if is_frozen {
+            let hctx = Rc::clone(&world.hctxs[0]);
+            let mut change = Some(change);
+            wait::change(
+                &mut self.at(&hctx),
+                |at| at.thread.cpu.sleep(POLL_NS),
+                |_, _| {
+                    let verdict = check_drained(&hctx);
+                    world.fail(verdict);
+                    let change = change.take().expect("it is made once");
+                    hctx.with_inner(|inner| {
+                        drop(inner.core.set_scheduler(change, world.now()));
+                        inner.nr_requests = nr_requests;
+                    });
+                    let mut checks = world.checks();
+                    checks.gathers.limited(hctx.at, nr_requests);
+                    let device_depth = checks.depths.set(&policy, limits);
+                    checks.note(Kind::Scheduler, hctx.at as u64, device_depth.into());
+                },
+            );
+        }
+        wait::open(&mut Gates(self), Gate::Frozen);
+        let verdict = world.checks().runs.check_opened(self.id);
+        world.fail(verdict);
+    }
+}
+
+#[cfg(not(forebay_plant))]
+fn changes_busy(_: &World) -> bool {
+    false
+}
+
+/// Returns whether the task does not wait until the disk is drained.
+#[cfg(forebay_plant)]
+fn changes_busy(world: &World) -> bool {
+    world.plants(crate::plant::Plant::Core(forebay_core::plant::CorePlant::ChangeBusy))
+}
+
+/// Checks that a context has no admitted request when its scheduler changes.
+fn check_drained(hctx: &Hctx) -> Verdict {
+    match hctx.with_inner(|inner| inner.core.is_drained()) {
+        true => Ok(()),
+        false => broken(rules::Q8, format!("context {}", hctx.at)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A task that draws its actions.
 
+use crate::changes::Changes;
 use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
@@ -54,7 +55,7 @@ pub(crate) struct Load {
 }
 
 /// Runs until all bios of the task have been submitted and have ended.
-pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
+pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random, changes: Option<Changes>) {
     let (world, id) = (Rc::clone(&cpu.world), cpu.id);
     cpu.sleep(random.below(20_000));
     world.note(Kind::Start, id as u64, id as u64);
@@ -67,6 +68,7 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
         charged: Vec::new(),
         load,
         random,
+        changes,
     };
     while task.left > 0 {
         task.act();
@@ -79,6 +81,8 @@ struct RandomTask<'a> {
     thread: Thread<'a>,
     load: Load,
     random: Random,
+    /// Changes of the scheduler, if the scenario has some.
+    changes: Option<Changes>,
     /// The number of bios that are still to be submitted.
     left: u32,
     last: LastBio,
@@ -121,6 +125,12 @@ impl RandomTask<'_> {
             return self.reap();
         }
         let is_idle = self.thread.nr_in_layer == 0 && !self.thread.is_plugged();
+        if is_idle
+            && let Some(changes) = &mut self.changes
+            && let Some(scheduling) = changes.next()
+        {
+            return self.thread.set_scheduler(scheduling);
+        }
         if is_idle && self.random.chance(self.load.gates, 100) {
             let gate = self.random.pick(&[Gate::Frozen, Gate::Quiesced, Gate::Stopped]);
             let closed_ns = self.random.below(50_000);

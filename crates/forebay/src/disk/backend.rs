@@ -8,6 +8,7 @@ use crate::error::{OpenError, SpecError};
 use crate::info::{DiskInfo, Feature};
 use crate::keys::Keys;
 use crate::runtime::shared::Shared;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, SchedulerPolicy};
@@ -163,7 +164,10 @@ fn open<D: Driver>(
     settings.apply(&mut limits)?;
     limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
     let scheduler = SchedulerPolicy::default_of(&limits);
-    let policy = settings.policy(Defaults { scheduler, ..Defaults::default() })?;
+    let below = SchedulerBelow::Nothing;
+    let defaults = Defaults { scheduler, below, ..Defaults::default() };
+    let opened_with = settings.opened_with(defaults);
+    let policy = settings.policy(defaults)?;
     let policy = Settings::with_depths(policy, &limits)?;
     let tags = settings.tag_set(&policy)?;
     settings.amend(&mut features);
@@ -181,6 +185,7 @@ fn open<D: Driver>(
         service,
         tag_set: settings.tag_set_name().map(str::to_owned),
         notice: None,
+        opened_with,
     };
     Ok(Disk { shared: Shared::new(info, Arc::new(device), service, tags, Claim::memory())? })
 }

@@ -98,7 +98,7 @@ use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 pub use contract::{Answer, BlockingWait, Driver, Facts, Queue, Wait};
 pub(crate) use contract::{Checked, DriverDevice};
-pub(crate) use file::{Registration, RingMemory};
+pub(crate) use file::{Registration, RingMemory, scheduler_of};
 use forebay_core::{BlockStatus, Durability, QueueLimits};
 pub use forebay_core::{Completed, Completions, IssuedRequest, Ranges, Reap, RequestSegments, Tag};
 pub(crate) use own_call::{Offer, OwnCall};

@@ -53,7 +53,7 @@ impl Reaper for QueueReaper<'_> {
     #[inline]
     fn turn(&mut self, commit: Commit) -> Option<Turned> {
         let BioQueue { ctx, ready, shared, .. } = self.0;
-        ctx.turn_for(ready, shared, now_ns(shared.info().is_timed()), Some(commit))
+        ctx.turn_for(ready, shared, now_ns(shared.is_timed()), Some(commit))
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use crate::runtime::alarm::Alarm;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::owners::OwnerList;
 use crate::runtime::stack::BioStack;
+use crate::runtime::timed::Timed;
 use crate::sys::clock;
 use crate::sys::event::AnyOf;
 use crate::sys::fork::Origin;
@@ -57,7 +58,7 @@ pub(crate) struct Hctx {
     /// holder, and run by the leader.
     pub(crate) timers: Timers,
     /// Whether turns need the current time.
-    is_timed: bool,
+    timed: Timed,
     inbox: BioStack,
     pub(crate) counters: Arc<RunCounters>,
     origin: Origin,
@@ -134,7 +135,7 @@ impl Inner {
 impl Hctx {
     pub(crate) fn new(
         is_shared: bool,
-        is_timed: bool,
+        timed: Timed,
         origin: Origin,
         owners: Arc<OwnerList>,
     ) -> Hctx {
@@ -146,7 +147,7 @@ impl Hctx {
             run: RunState::new(),
             is_shared,
             timers: Timers::new(),
-            is_timed,
+            timed,
             inbox: BioStack::new(),
             counters: Arc::default(),
             left: AtomicU64::new(Turned::NOTHING.state()),
@@ -221,7 +222,7 @@ impl Hctx {
     /// Returns whether turns need the present time.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
-        self.is_timed
+        self.timed.get()
     }
 
     /// Waits in the driver of an owned context until `nr` requests can be reaped, or until the

@@ -8,7 +8,8 @@
 //! - [`hctx`]: a hardware context, and the operations of its token;
 //! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); blocking calls;
 //! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
-//!   bios, and the list of a queue's bios that are not reaped;
+//!   bios, and the list of a queue's bios that are not reaped; [`timed`]: whether turns need the
+//!   time;
 //! - [`abort`]: a guard that aborts before a token is lost; [`alarm`]: wakes event loops when no
 //!   completion will.
 //!
@@ -36,6 +37,7 @@ mod size;
 pub(crate) mod spare;
 pub(crate) mod stack;
 pub(crate) mod thread;
+pub(crate) mod timed;
 #[cfg(test)]
 pub(crate) mod toy;
 pub(crate) mod wait;

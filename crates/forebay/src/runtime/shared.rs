@@ -2,6 +2,7 @@
 
 mod driving;
 mod owners;
+mod scheduling;
 
 use crate::arena::Arena;
 use crate::claim::Claim;
@@ -16,6 +17,7 @@ use crate::runtime::owners::OwnerList;
 #[cfg(test)]
 use crate::runtime::service::Service;
 use crate::runtime::size::Size;
+use crate::runtime::timed::Timed;
 use crate::runtime::{leak, quarantine};
 use crate::sys::clock;
 use crate::sys::fork::Origin;
@@ -27,7 +29,7 @@ use driving::{Driving, Seat};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
     Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, QueueStats,
-    SubmitErrorKind, TagSet,
+    Scheduling, SubmitErrorKind, TagSet,
 };
 use std::fmt;
 use std::io;
@@ -58,6 +60,9 @@ pub(crate) struct Shared {
     /// Overdue requests, for `Disk::take_late_requests`.
     late: Arc<LateList>,
     pub(crate) holds: Mutex<Holds>,
+    /// The present scheduler. Changed by the holder of the token, with the scheduler itself.
+    scheduling: Mutex<Scheduling>,
+    timed: Timed,
     size: Size,
     owners: Arc<OwnerList>,
     /// Dropped last: the file is released only after everything else of this disk is gone.
@@ -92,8 +97,9 @@ impl Shared {
         device.check_for_errors(state.durability());
         let waiter = Arc::clone(&queue.waiter);
         let emulator = Emulator::of(info.policy.emulation);
+        let timed = Timed::new(info.is_timed(info.policy.scheduler));
         let hctxs: Vec<_> = (0..nr_hctxs as usize)
-            .map(|at| Hctx::new(at == SHARED, info.is_timed(), origin, Arc::clone(&owners)))
+            .map(|at| Hctx::new(at == SHARED, timed.clone(), origin, Arc::clone(&owners)))
             .collect();
         let queue = match &emulator {
             Some(emulator) => emulator.wrap(queue),
@@ -112,6 +118,8 @@ impl Shared {
             emulator,
             late: Arc::default(),
             holds: Mutex::default(),
+            scheduling: Mutex::new(info.policy.scheduling()),
+            timed,
             size: Size::new(info.limits.capacity_bytes),
             owners,
             state,
@@ -465,7 +473,7 @@ impl Drop for Shared {
         }
         self.driving.end(&self.hctxs[SHARED], &*self.waiter);
         self.remove_owners();
-        let is_timed = self.info.is_timed();
+        let is_timed = self.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
                 let turned = token.turn(now_ns(is_timed), Commit::Now);

@@ -28,7 +28,7 @@ pub(crate) use contents::Contents;
 
 use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
-use crate::info::{DiskFacts, DiskInfo};
+use crate::info::{DiskFacts, DiskInfo, OpenedWith};
 use crate::runtime::hctx::SHARED;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
@@ -268,6 +268,7 @@ impl Toy {
             facts: DiskFacts::default(),
             features: Vec::new(),
             notice: None,
+            opened_with: OpenedWith::default(),
         };
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
         Shared::new(info, device, false, tags, Claim::memory())

@@ -205,7 +205,7 @@ impl Shared {
         let mut blocking = ctx.take_blocking();
         let offer = self.offer_of(ctx, &bio, &blocking);
         let boxed = blocking.boxed(bio);
-        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info().is_timed())) {
+        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.is_timed())) {
             blocking.put_box(boxed);
             ctx.put_blocking(blocking);
             return Err(refusal);

@@ -5,8 +5,9 @@
 pub(crate) mod table;
 
 use crate::error::SpecError;
-use crate::info::Feature;
+use crate::info::{Feature, OpenedWith};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::tag_pool::TagPool;
 use forebay_core::{BadKnob, KNOBS, Knob, Policy, QueueLimits, SchedulerPolicy, TagNeed, Values};
 use std::borrow::Cow;
@@ -66,6 +67,8 @@ pub(crate) struct Defaults {
     pub(crate) one_hw_queue: Option<&'static str>,
     /// The maximum number of hardware contexts, if the device has one.
     pub(crate) hw_queues_max: Option<u32>,
+    /// The next part of the system that orders requests, if any.
+    pub(crate) below: SchedulerBelow,
 }
 
 /// The settings of every disk, with any driver.
@@ -152,11 +155,7 @@ impl Settings {
         if !is_given("nr_hw_queues") {
             policy.nr_hw_queues = 1;
         }
-        let default = match self.tag_set {
-            None => defaults.scheduler,
-            Some(_) => SchedulerPolicy::None,
-        };
-        policy = policy.with_default_scheduler(default);
+        policy = policy.with_default_scheduler(self.opened_with(defaults).scheduler);
         let is_single = is_served || defaults.one_hw_queue.is_some() || !policy.scheduler.is_none();
         if !is_given("nr_hw_queues") {
             policy.nr_hw_queues = match is_single {
@@ -203,6 +202,15 @@ impl Settings {
             return Err(bad("tag_need", "parts", "auto or one for disks that share a tag_set"));
         }
         Ok(policy)
+    }
+
+    /// Returns the settings that later changes of the scheduler start from.
+    pub(crate) fn opened_with(&self, defaults: Defaults) -> OpenedWith {
+        let scheduler = match self.tag_set {
+            None => defaults.scheduler,
+            Some(_) => SchedulerPolicy::None,
+        };
+        OpenedWith { nr_requests: self.policy.nr_requests, scheduler, below: defaults.below }
     }
 
     /// Sets the depths of a policy that follow from the scheduler and the limits.

@@ -48,6 +48,7 @@ mod rbd;
 mod refusals;
 mod rings;
 mod run_queue;
+mod scheduler_changes;
 mod scripts;
 mod seccomp;
 mod signals;

@@ -155,8 +155,14 @@ impl HardwareContext {
 
     /// Returns the number of tags of requests that were given up and are at the driver.
     pub fn nr_given_up_tags(&self) -> u32 {
+        self.given_up_tags().count() as u32
+    }
+
+    /// Returns these tags.
+    pub(in crate::hctx) fn given_up_tags(&self) -> impl Iterator<Item = Tag> {
         let tag_of_flush = self.flush.tag();
-        self.timeouts.given_up.iter().filter(|given_up| given_up.tag != tag_of_flush).count() as u32
+        let tags = self.timeouts.given_up.iter().map(|given_up| given_up.tag);
+        tags.filter(move |tag| *tag != tag_of_flush)
     }
 
     /// Gives the tags of requests that were given up back to the set, for its other users, and

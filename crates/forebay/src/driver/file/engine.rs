@@ -19,6 +19,7 @@ use crate::driver::{Device, Mode, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::Defaults;
 use forebay_core::QueueLimits;
 use io_uring::IoUring;
@@ -55,7 +56,8 @@ impl File {
         let notices: Vec<String> = tail.into_iter().chain(self.claim.lock_notice()).collect();
         let notice = (!notices.is_empty()).then(|| notices.join("; "));
         let features = self.probed.features.iter().cloned().chain(features).collect();
-        let (defaults, claim) = (Defaults::default(), self.claim.clone());
+        let below = SchedulerBelow::Kernel { dev: self.probed.dev };
+        let (defaults, claim) = (Defaults { below, ..Defaults::default() }, self.claim.clone());
         Opened { device, facts, features, notice, defaults, claim }
     }
 }

@@ -40,3 +40,4 @@ mod waiter;
 pub(super) use base::no_uring;
 pub(super) use open::{open, open_aio, open_psync};
 pub(crate) use registered::{Registration, RingMemory};
+pub(crate) use sysfs::scheduler_of;

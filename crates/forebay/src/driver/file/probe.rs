@@ -29,6 +29,8 @@ pub(super) struct Probed {
     pub(super) features: Vec<Feature>,
     pub(super) ranges: Knowledge,
     pub(super) writes: Writes,
+    /// The block device that the file is, or is on.
+    pub(super) dev: u64,
     /// Bytes behind the last whole block.
     pub(super) out_of_reach_bytes: u64,
 }
@@ -99,7 +101,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),
     });
-    Ok(Probed { limits, features, ranges, writes, out_of_reach_bytes })
+    Ok(Probed { dev, limits, features, ranges, writes, out_of_reach_bytes })
 }
 
 /// Sets how durable writes are made, and returns a description.

@@ -19,6 +19,19 @@ impl Queue {
             .map(Queue)
     }
 
+    /// Returns the name of the device, such as `vda`.
+    pub(super) fn device(&self) -> Option<String> {
+        let folder = self.0.canonicalize().ok()?;
+        Some(folder.parent()?.file_name()?.to_str()?.to_owned())
+    }
+
+    /// Returns the scheduler in use: the name in brackets.
+    pub(super) fn scheduler(&self) -> Option<String> {
+        let all = self.text("scheduler")?;
+        let (_, after) = all.split_once('[')?;
+        Some(after.split_once(']')?.0.to_owned())
+    }
+
     /// Returns a queue with the files of `folder` as its attributes.
     #[cfg(test)]
     pub(super) fn at(folder: &std::path::Path) -> Queue {
@@ -40,5 +53,31 @@ impl Queue {
     pub(super) fn text(&self, attribute: &str) -> Option<String> {
         let text = fs::read_to_string(self.0.join(attribute)).ok()?;
         Some(text.trim().to_owned())
+    }
+}
+
+/// Returns the names of a device `dev`, or of the disk that it is a partition of, and of the
+/// kernel's scheduler that it has now. `None` if `/sys` does not show them.
+pub(crate) fn scheduler_of(dev: u64) -> Option<(String, String)> {
+    let queue = Queue::of(dev)?;
+    Some((queue.device()?, queue.scheduler()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Queue;
+
+    #[test]
+    fn scheduler_in_use_is_the_one_in_brackets() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let queue = Queue::at(folder.path());
+        for (text, name) in [
+            ("[none] mq-deadline kyber bfq\n", Some("none")),
+            ("none [mq-deadline] kyber\n", Some("mq-deadline")),
+            ("none\n", None),
+        ] {
+            std::fs::write(folder.path().join("scheduler"), text).expect("it can be written");
+            assert_eq!(queue.scheduler().as_deref(), name);
+        }
     }
 }

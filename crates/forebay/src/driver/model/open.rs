@@ -14,6 +14,7 @@ use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BlockStatus, QueueLimits, SchedulerPolicy};
@@ -65,6 +66,7 @@ pub(in crate::driver) fn open(
         elide: false,
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
         hw_queues_max: None,
+        below: SchedulerBelow::Nothing,
     };
     let [flush, fua] = features_of_cache(preset);
     // Without a cache, nothing is published about operations that move no data.

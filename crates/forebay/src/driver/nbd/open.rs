@@ -14,6 +14,7 @@ use crate::driver::{Facts, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::QueueLimits;
@@ -87,7 +88,8 @@ pub(in crate::driver) fn open(
         source: Some(source),
     });
     let device = Arc::new(device);
-    let defaults = Defaults { one_hw_queue, ..Defaults::default() };
+    let below = SchedulerBelow::Server;
+    let defaults = Defaults { one_hw_queue, below, ..Defaults::default() };
     Ok(Opened { device, facts: disk, features, notice, defaults, claim: Claim::remote() })
 }
 

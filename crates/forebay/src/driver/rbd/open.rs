@@ -12,6 +12,7 @@ use crate::driver::{DriverDevice, Facts, Opened};
 use crate::error::OpenError;
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use crate::sys::fork::Origin;
@@ -45,7 +46,7 @@ pub(in crate::driver) fn open(
     let target = Target::parse(spec.target())?;
     // A connection may take 30 s.
     keys.finish()?;
-    let defaults = Defaults::default();
+    let defaults = Defaults { below: SchedulerBelow::Server, ..Defaults::default() };
     let io_timeout_ns = settings.policy(defaults)?.io_timeout_ns;
     // librados takes whole seconds.
     let timeout_s = (io_timeout_ns > 0).then(|| io_timeout_ns.div_ceil(1_000_000_000));

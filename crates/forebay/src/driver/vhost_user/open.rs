@@ -12,6 +12,7 @@ use crate::driver::refusal::Refusal;
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
+use crate::scheduler_below::SchedulerBelow;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{Policy, QueueLimits};
@@ -48,6 +49,7 @@ pub(in crate::driver) fn open(
     let greeted = connect::greet(spec.target(), connect::TIMEOUT).map_err(refused)?;
     let (config, features) = (greeted.config, greeted.features);
     let defaults = Defaults {
+        below: SchedulerBelow::Server,
         // One descriptor is for a flush, which has a tag of its own.
         queue_depth: queue_size.map(|size| Policy::default().queue_depth.min(u32::from(size) - 1)),
         hw_queues_max: Some(u32::from(config.nr_queues)),

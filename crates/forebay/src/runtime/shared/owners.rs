@@ -20,9 +20,6 @@ impl Shared {
     ) -> Result<Arc<Owner>, OwnerError> {
         let info = self.info();
         let spec = || info.spec.to_string();
-        if !info.is_timed() {
-            return Err(OwnerError::Untimed { disk: spec() });
-        }
         if info.policy.emulation != Emulation::default() {
             return Err(OwnerError::Emulated { disk: spec() });
         }
@@ -37,6 +34,8 @@ impl Shared {
         }
         let owner = owners.add(name, parent, clock::now_ns())?;
         self.owners.note_used();
+        // Limits need the time. Under the lock: see `update_timed`.
+        self.timed.set(true);
         drop(owners);
         self.publish_owners();
         Ok(owner)

@@ -4,6 +4,7 @@ use crate::runtime::hctx::{At, Hctx, Token, now_ns};
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Blocking;
+use crate::runtime::timed::Timed;
 use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{
@@ -43,7 +44,7 @@ pub(crate) struct Ctx {
     is_deferred: Cell<bool>,
     /// Whether the device counts a section of this thread (`kick=per-device`).
     in_device_section: Cell<bool>,
-    is_timed: bool,
+    timed: Timed,
     /// Whether the thread's plug lists this disk.
     in_plug: Cell<bool>,
     /// State of the thread's blocking calls, one at a time.
@@ -76,7 +77,7 @@ impl Ctx {
             commit_at_end: has_own_sections.then_some(Commit::Now),
             is_deferred: Cell::new(false),
             in_device_section: Cell::new(false),
-            is_timed: info.is_timed(),
+            timed: shared.timed(),
             in_plug: Cell::new(false),
             blocking: Cell::new(None),
         })
@@ -448,7 +449,7 @@ impl Ctx {
         level: u32,
         ends_sections: bool,
     ) -> bool {
-        let now = now_ns(self.is_timed);
+        let now = now_ns(self.timed.get());
         let mut queue = self.queue.borrow_mut();
         queue.unplug(cause, level, now);
         self.in_plug.set(queue.is_plugged());
@@ -490,7 +491,7 @@ impl Ctx {
 
     /// Unplugs the requests, for the turn that the caller makes next.
     pub(crate) fn detach(&self, cause: UnplugCause) {
-        self.queue.borrow_mut().unplug(cause, 1, now_ns(self.is_timed));
+        self.queue.borrow_mut().unplug(cause, 1, now_ns(self.timed.get()));
         self.in_plug.set(false);
     }
 
