@@ -20,6 +20,7 @@ const ALONE: &[Suite] = &[Suite {
         "exhaustive",
         "counters_that_wrap_around",
         "forgotten_range_counts_as_overlapping",
+        "histories_with_much_load_agree_with_the_model",
         "queues_behave_as_a_map_of_lists",
         "random_histories_agree_with_the_model",
         "usual_number_of_owners_needs_no_growth",

@@ -1,7 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
 use crate::emulation::Emulation;
-use crate::scheduling::{MqDeadlineParams, SchedulerPolicy};
+use crate::scheduling::{KyberParams, MqDeadlineParams, SchedulerPolicy};
 use crate::setters::with_setters;
 use crate::tag::QUEUE_DEPTH_MAX;
 
@@ -146,6 +146,8 @@ with_setters! {
         pub device_depth: Option<u32> = None,
         /// The parameters of `mq-deadline`.
         pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
+        /// The parameters of `kyber`.
+        pub kyber: KyberParams = KyberParams::default(),
         /// Order of flushes on a device that executes a flush only alone.
         pub flush: FlushPolicy = FlushPolicy::default(),
         /// How long a flush waits at most for writes at the device that will need a flush
