@@ -1,5 +1,6 @@
 //! Tests of `kyber` beside a naive model.
 
+mod flash;
 mod naive;
 
 use super::*;
