@@ -109,6 +109,8 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("writes_starved", "scheduler=mq-deadline", "3"),
     ("front_merges", "scheduler=mq-deadline", "off"),
     ("prio_aging_expire", "scheduler=mq-deadline", "3"),
+    ("read_lat_nsec", "scheduler=kyber", "3"),
+    ("write_lat_nsec", "scheduler=kyber", "3"),
     ("max_sectors_kb", "", "64"),
     ("iostats", "", "off"),
     ("weight", "", "50"),

@@ -17,12 +17,18 @@ pub enum SchedulerPolicy {
     None,
     /// `mq-deadline`: batches in the order of the addresses, with a deadline for each request.
     MqDeadline,
+    /// `kyber`: a limit on the requests of each kind at the device, tuned by their latencies.
+    Kyber,
 }
 
 impl SchedulerPolicy {
     /// All schedulers.
-    pub const ALL: [SchedulerPolicy; 3] =
-        [SchedulerPolicy::Auto, SchedulerPolicy::None, SchedulerPolicy::MqDeadline];
+    pub const ALL: [SchedulerPolicy; 4] = [
+        SchedulerPolicy::Auto,
+        SchedulerPolicy::None,
+        SchedulerPolicy::MqDeadline,
+        SchedulerPolicy::Kyber,
+    ];
 
     /// Returns the name used in specs and reports.
     pub const fn name(self) -> &'static str {
@@ -30,6 +36,7 @@ impl SchedulerPolicy {
             SchedulerPolicy::Auto => "auto",
             SchedulerPolicy::None => "none",
             SchedulerPolicy::MqDeadline => "mq-deadline",
+            SchedulerPolicy::Kyber => "kyber",
         }
     }
 
@@ -51,6 +58,8 @@ with_setters! {
         pub device_depth: Option<u32> = None,
         /// The parameters of `mq-deadline`.
         pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
+        /// The parameters of `kyber`.
+        pub kyber: KyberParams = KyberParams::default(),
     }
 }
 
@@ -72,5 +81,18 @@ with_setters! {
         pub front_merges: bool = true,
         /// How long a request waits at most for those of a higher class, in nanoseconds.
         pub prio_aging_expire_ns: u64 = 10_000_000_000,
+    }
+}
+
+with_setters! {
+    /// The parameters of `kyber`, with the names and the defaults of Linux.
+    ///
+    /// Counterparts in Linux: the files in `/sys/block/X/queue/iosched`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct KyberParams {
+        /// The target latency of reads, in nanoseconds.
+        pub read_lat_ns: u64 = 2_000_000,
+        /// The target latency of writes, in nanoseconds.
+        pub write_lat_ns: u64 = 10_000_000,
     }
 }

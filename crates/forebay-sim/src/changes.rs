@@ -55,9 +55,8 @@ impl Changes {
         let scheduling = Scheduling::default()
             .device_depth(random.chance(3, 4).then_some(device_depth))
             .mq_deadline(params);
-        Some(match random.chance(1, 3) {
-            true => scheduling.scheduler(SchedulerPolicy::None),
-            false => scheduling.scheduler(SchedulerPolicy::MqDeadline),
-        })
+        let schedulers =
+            [SchedulerPolicy::None, SchedulerPolicy::MqDeadline, SchedulerPolicy::Kyber];
+        Some(scheduling.scheduler(random.pick(&schedulers)))
     }
 }

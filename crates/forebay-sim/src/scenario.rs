@@ -12,8 +12,9 @@ use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
-    BlockStatus, Emulation, FlushPolicy, MergePolicy, MqDeadlineParams, Op, PlugPolicy, Policy,
-    QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT, SchedulerPolicy, TagNeed, WakePolicy,
+    BlockStatus, Emulation, FlushPolicy, KyberParams, MergePolicy, MqDeadlineParams, Op,
+    PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT, SchedulerPolicy, TagNeed,
+    WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
@@ -238,10 +239,23 @@ fn scheduled(random: &mut Random, policy: Policy) -> Policy {
         .prio_aging_expire_ns(random.pick(&expire))
         .front_merges(random.chance(1, 2));
     let device_depth = random.pick(&[1, 2, 8]).min(policy.queue_depth);
-    policy
+    let policy = policy
         .scheduler(SchedulerPolicy::MqDeadline)
         .device_depth(random.chance(3, 4).then_some(device_depth))
-        .mq_deadline(params)
+        .mq_deadline(params);
+    match random.chance(1, 3) {
+        true => with_kyber(random, policy),
+        false => policy,
+    }
+}
+
+/// Replaces the scheduler. This draws last, so all else of a seed is as with `mq-deadline`.
+fn with_kyber(random: &mut Random, policy: Policy) -> Policy {
+    let targets = [0, 2_000, 100_000, 10_000_000];
+    let params = KyberParams::default()
+        .read_lat_ns(random.pick(&targets))
+        .write_lat_ns(random.pick(&targets));
+    policy.scheduler(SchedulerPolicy::Kyber).kyber(params)
 }
 
 fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults: bool) -> Engine {

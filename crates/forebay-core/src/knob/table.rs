@@ -65,6 +65,19 @@ macro_rules! milliseconds {
     };
 }
 
+/// A setting that is a time in nanoseconds, up to an hour.
+macro_rules! nanoseconds {
+    ($key:literal, $($field:ident).+, $help:literal) => {
+        Knob::new(
+            $key,
+            Values::Number { min: 0, max: 3_600_000_000_000, what: NS },
+            $help,
+            |policy| Value::Number(policy.$($field).+),
+            |policy, number| policy.$($field).+ = number,
+        )
+    };
+}
+
 /// A setting that is a switch.
 macro_rules! switch {
     ($key:literal, $($field:ident).+, $help:literal) => {
@@ -92,7 +105,15 @@ fn is_mq_deadline(policy: &Policy, _: &QueueLimits) -> bool {
     policy.scheduler == SchedulerPolicy::MqDeadline
 }
 
+/// The condition of the parameters of `kyber`.
+const KYBER: &str = "scheduler=kyber";
+
+fn is_kyber(policy: &Policy, _: &QueueLimits) -> bool {
+    policy.scheduler == SchedulerPolicy::Kyber
+}
+
 const MS: &str = "a number of milliseconds from 0 to 3600000";
+const NS: &str = "a number of nanoseconds from 0 to 3600000000000";
 
 /// The value of `kick` that emulates an earlier system.
 const PER_DEVICE: &str = "per-device";
@@ -110,7 +131,7 @@ const KICKS: [&str; 4] = [
 const RUNS: [&str; 2] = ["dedupe", "always"];
 
 /// All settings of a policy, in the order of reports.
-pub static KNOBS: [Knob; 26] = [
+pub static KNOBS: [Knob; 28] = [
     choice!("plug", plug: PlugPolicy,
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
     choice!("nomerges", nomerges: MergePolicy,
@@ -244,6 +265,18 @@ pub static KNOBS: [Knob; 26] = [
         "time after which a request goes before those of a higher class, ms"
     )
     .when(MQ_DEADLINE, is_mq_deadline),
+    nanoseconds!(
+        "read_lat_nsec",
+        kyber.read_lat_ns,
+        "latency of reads to keep by limiting other I/O at the device, ns"
+    )
+    .when(KYBER, is_kyber),
+    nanoseconds!(
+        "write_lat_nsec",
+        kyber.write_lat_ns,
+        "latency of writes to keep by limiting other I/O at the device, ns"
+    )
+    .when(KYBER, is_kyber),
     number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),
     choice!("flush", flush: FlushPolicy,
         "order of writes and a non-queued flush; tail emulates older Linux, for comparison")

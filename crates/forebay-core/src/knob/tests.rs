@@ -29,7 +29,7 @@ fn each_setting_takes_the_values_that_it_gives() {
 fn value_that_a_setting_does_not_take_changes_nothing() {
     for knob in &KNOBS {
         let mut policy = Policy::default();
-        for value in ["", "nonsense", "-1", "99999999"] {
+        for value in ["", "nonsense", "-1", "99999999999999"] {
             assert!(!knob.set(&mut policy, value), "{}={value}", knob.key);
         }
         assert_eq!(policy, Policy::default(), "{}", knob.key);
@@ -110,6 +110,8 @@ fn settings_apply_where_they_have_an_effect() {
         "prio_aging_expire",
     ];
     assert_eq!(applying(mq_deadline, limits), of_scheduler);
+    let of_kyber = ["tag_need", "device_depth", "read_lat_nsec", "write_lat_nsec"];
+    assert_eq!(applying(policy.scheduler(SchedulerPolicy::Kyber), limits), of_kyber);
     let always = KNOBS.iter().filter(|knob| knob.when.is_empty());
     assert!(always.clone().all(|knob| knob.applies(&policy, &limits)) && always.count() > 10);
 }

@@ -6,6 +6,7 @@ use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::request::Request;
+use crate::sched::kyber::Kyber;
 use crate::sched::mq_deadline::MqDeadline;
 use crate::sched::{Neighbours, Position, Queued, Scheduler};
 use crate::scheduling::SchedulerPolicy;
@@ -41,6 +42,7 @@ enum Out {
 /// Each scheduler. A call is a jump by number, and no pointer is followed.
 #[derive(Debug)]
 enum Kind {
+    Kyber(Kyber),
     MqDeadline(MqDeadline),
 }
 
@@ -48,11 +50,13 @@ enum Kind {
 macro_rules! scheduler {
     ($elevator:expr, $name:ident($($argument:expr),*)) => {
         match &$elevator.kind {
+            Kind::Kyber(it) => it.$name($($argument),*),
             Kind::MqDeadline(it) => it.$name($($argument),*),
         }
     };
     (mut $elevator:expr, $name:ident($($argument:expr),*)) => {
         match &mut $elevator.kind {
+            Kind::Kyber(it) => it.$name($($argument),*),
             Kind::MqDeadline(it) => it.$name($($argument),*),
         }
     };
@@ -69,6 +73,7 @@ impl Elevator {
     ) -> Option<Box<Elevator>> {
         let kind = match policy.scheduler {
             SchedulerPolicy::Auto | SchedulerPolicy::None => return None,
+            SchedulerPolicy::Kyber => Kind::Kyber(Kyber::new(policy.kyber, depth)),
             SchedulerPolicy::MqDeadline => {
                 Kind::MqDeadline(MqDeadline::new(policy.mq_deadline, depth))
             }

@@ -11,6 +11,7 @@
 
 mod choice;
 mod elevator;
+mod kyber;
 mod mq_deadline;
 mod sorted;
 mod tag_list;
@@ -55,6 +56,11 @@ pub(crate) struct Neighbours {
     pub(crate) after: Option<Tag>,
     /// For a discard: the newest other discard, if neither is adjacent (M4).
     pub(crate) discard: Option<Tag>,
+}
+
+/// Returns whether two requests may merge, as far as a scheduler can see.
+fn are_alike(rq: &Queued, other: &Queued) -> bool {
+    rq.tag != other.tag && rq.op == other.op && rq.origin == other.origin
 }
 
 /// An I/O scheduler. Times are nanoseconds of any monotonic clock.

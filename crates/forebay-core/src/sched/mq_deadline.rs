@@ -30,7 +30,7 @@ use crate::bio::Op;
 use crate::origin::Origin;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
-use crate::sched::{Neighbours, Position, Queued, Scheduler};
+use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
 use crate::scheduling::MqDeadlineParams;
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -224,11 +224,6 @@ impl MqDeadline {
 
 fn class_of(rq: &Queued) -> usize {
     rq.origin.priority().class() as usize
-}
-
-/// Returns whether two requests may merge, as far as the scheduler can see.
-fn are_alike(rq: &Queued, other: &Queued) -> bool {
-    rq.tag != other.tag && rq.op == other.op && rq.origin == other.origin
 }
 
 impl Scheduler for MqDeadline {

@@ -126,6 +126,8 @@ settings! {
     writes_starved: u32,
     front_merges: bool,
     prio_aging_expire: u64,
+    read_lat_nsec: u64,
+    write_lat_nsec: u64,
     nr_bios: u32,
     flush: FlushPolicy,
     flush_pending_ms: u64,

@@ -58,6 +58,9 @@ fn simulate(lines: &str) -> Result<String, String> {
 fn every_option_changes_the_simulation_or_is_refused() {
     /// Options whose example matches the simulator's fixed behaviour.
     const AS_IT_IS: &[&str] = &["direct", "buffered", "thread", "group_reporting", "stonewall"];
+    /// A device so slow that the load takes several of the seconds after which kyber tunes.
+    const SLOW_KYBER: &str =
+        "filename=model:nvme?latency_ns=400000000 iodepth=16 scheduler=kyber device_depth=8";
     /// Examples that replace those for bench: the option, the options that it needs to have an
     /// effect, and its value.
     const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
@@ -81,6 +84,8 @@ fn every_option_changes_the_simulation_or_is_refused() {
             "rw=randread iodepth=32 scheduler=mq-deadline device_depth=1 nr_requests=64",
             "off",
         ),
+        ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
+        ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";

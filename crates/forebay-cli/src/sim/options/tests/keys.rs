@@ -6,6 +6,9 @@ use forebay_sim::machines;
 
 use super::*;
 
+/// A device so slow that the load takes several of the seconds after which kyber tunes its depths.
+const SLOW_KYBER: &str = "device=fixed:latency_ns=100000000 scheduler=kyber device_depth=4";
+
 /// The keys that are honoured, by the settings that they need to have an effect, and a value.
 const HONOURED: &[(&str, &str, &str)] = &[
     ("device", "", "hdd"),
@@ -24,6 +27,8 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("write_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("writes_starved", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("front_merges", "scheduler=mq-deadline device_depth=1", "off"),
+    ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
+    ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("flush", "device=sata", "tail"),
     ("elide", "device=sata", "on"),
     ("max_sectors_kb", "", "16"),

@@ -1,8 +1,8 @@
 //! A naive model of `mq-deadline`: one list, and a scan of it for each rule.
 
-use super::super::{Direction, MqDeadlineParams, are_alike, class_of};
+use super::super::{Direction, MqDeadlineParams, class_of};
 use crate::bio::Op;
-use crate::sched::{Neighbours, Position, Queued};
+use crate::sched::{Neighbours, Position, Queued, are_alike};
 use crate::tag::Tag;
 use alloc::vec::Vec;
 
