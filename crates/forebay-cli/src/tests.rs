@@ -15,6 +15,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "nbd", "serve a", "serve a --nbd unix:s"),
     ("serve", "name", "serve a", "serve a --name n"),
     ("serve", "description", "serve a", "serve a --description d"),
+    ("serve", "priority", "serve a", "serve a --priority realtime/2"),
     ("serve", "read_only", "serve a", "serve a --read-only"),
     ("serve", "shared", "serve a", "serve a --shared"),
     (

@@ -1,7 +1,7 @@
 //! Options of a server.
 
 use crate::listen::Address;
-use forebay::Disk;
+use forebay::{Disk, Priority};
 use forebay_front::PollMode;
 use forebay_front::stream::Capacity;
 use std::os::fd::OwnedFd;
@@ -25,6 +25,9 @@ pub struct ExportOptions {
     pub description: String,
     /// Whether the disk is opened read-only and writes are refused.
     pub read_only: bool,
+    /// I/O priority of all requests of clients, which a scheduler of the disk obeys. The default is
+    /// best effort, level 4.
+    pub priority: Priority,
 }
 
 impl ExportOptions {

@@ -2,7 +2,7 @@
 
 use crate::config::ExportOptions;
 use crate::error::ServeError;
-use forebay::{Disk, OpenError, Spec, SpecError};
+use forebay::{Disk, OpenError, Priority, Spec, SpecError};
 use forebay_front::nbd::ExportFacts;
 use forebay_front::stream::PIECE_MAX;
 use forebay_nbd::export::{Abilities, ExportInfo};
@@ -25,6 +25,8 @@ pub(crate) struct Export {
     pub(crate) block_bytes: u32,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,
+    /// Priority of the I/O of its clients.
+    pub(crate) priority: Priority,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
     opened_point: u64,
@@ -81,7 +83,9 @@ impl Export {
         };
         let opened_point = disk.durable_point();
         let (name, spec) = (info.name.clone(), options.written());
-        let export = Export { disk, spec, name, can, block_bytes: min, facts, opened_point };
+        let priority = options.priority;
+        let export =
+            Export { disk, spec, name, can, block_bytes: min, facts, priority, opened_point };
         Ok((export, info))
     }
 

@@ -8,6 +8,7 @@ mod devices;
 mod foreign;
 mod format;
 mod notify;
+mod priority;
 mod sandbox;
 mod share;
 mod signals;
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::number;
 use crate::output;
 use clap::{Args, ValueEnum};
-use forebay::OpenError;
+use forebay::{OpenError, Priority};
 use forebay_serve::{
     Address, ExportOptions, Limits, Options, PollMode, ServeError, Server, TlsOptions, last_part,
     metrics_address, survive_truncated_memory,
@@ -79,6 +80,11 @@ pub(crate) struct ServeArgs {
     /// Description of an export, sent to clients; repeat it for several disks, in their order
     #[arg(long, value_name = "TEXT")]
     description: Vec<String>,
+    /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the
+    /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. A scheduler of
+    /// the disk obeys it [default: best-effort/4]
+    #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = priority::parse)]
+    priority: Vec<Priority>,
     /// Serve all exports read-only; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
@@ -170,7 +176,11 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
     // The devices serve the first disks.
     let devices = server.disks().take(nr_devices);
-    for warning in of_formats.chain(devices.filter_map(|disk| takeover::warning(disk.info()))) {
+    let of_devices = devices.filter_map(|disk| takeover::warning(disk.info()));
+    let of_priorities = server.disks().zip(&args.priority);
+    let of_priorities =
+        of_priorities.filter_map(|(disk, &priority)| priority::warning(disk.info(), priority));
+    for warning in of_formats.chain(of_devices).chain(of_priorities) {
         output::stderr(&format!("forebay: {warning}\n"));
     }
     // A reader of the URIs may also send a signal: from here on, signals shut the server down
@@ -212,7 +222,11 @@ fn specs(args: &ServeArgs) -> Vec<String> {
 /// Returns the options of the server for these arguments.
 pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     let written = specs(args);
-    for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
+    for (option, nr) in [
+        ("--name", args.name.len()),
+        ("--description", args.description.len()),
+        ("--priority", args.priority.len()),
+    ] {
         if nr > written.len() {
             let nr_specs = written.len();
             let disks = if nr_specs == 1 { "disk" } else { "disks" };
@@ -236,6 +250,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
         read_only: args.read_only,
+        priority: args.priority.get(nr).copied().unwrap_or_default(),
     });
     Ok(Options {
         exports: exports.collect(),

@@ -4,12 +4,15 @@ use super::client::Client;
 use super::inbox::WorkerInbox;
 use super::status::BlockStatusThreads;
 use super::timer::Timer;
+use crate::export::Export;
 use crate::host::{HostBase, WatchedQueue};
 use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
 use crate::metrics::{ConnectionRefusal, HandshakeFailure};
 use crate::shared::Shared;
 use crate::tls::TlsStream;
-use forebay::{BioFlags, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind};
+use forebay::{
+    BioFlags, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, Priority, SubmitErrorKind,
+};
 use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
 use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -34,6 +37,8 @@ pub(super) struct WorkerHost {
     /// This thread's queue for each export. They are opened before clients are served: a disk on an
     /// NBD server connects to it, and no client must wait for that.
     queues: Vec<WatchedQueue>,
+    /// Priority of the I/O of each export, unless it is the usual one.
+    priorities: Vec<Option<Priority>>,
 }
 
 impl fmt::Debug for WorkerHost {
@@ -49,8 +54,10 @@ impl WorkerHost {
         (epoll, timer): (OwnedFd, Timer),
     ) -> WorkerHost {
         let queues = shared.exports.iter().map(|export| WatchedQueue::new(export.disk.queue()));
+        let priority = |export: &Export| Some(export.priority).filter(|it| *it != <_>::default());
         WorkerHost {
             queues: queues.collect(),
+            priorities: shared.exports.iter().map(priority).collect(),
             common: HostBase::new(shared, epoll),
             block_status,
             inbox,
@@ -170,7 +177,11 @@ impl Host for WorkerHost {
         io: Io<Buf>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
-        let submitted = self.queues[export].queue_mut().submit_at(io_of(io), now_ns);
+        let io = match self.priorities[export] {
+            None => io_of(io),
+            Some(priority) => io_of(io).priority(priority.class(), priority.level()),
+        };
+        let submitted = self.queues[export].queue_mut().submit_at(io, now_ns);
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 

@@ -41,7 +41,7 @@ impl RingHost {
     pub(super) fn new(shared: Arc<Shared>, place: Arc<RingPlace>, epoll: OwnedFd) -> RingHost {
         RingHost {
             queue: GuestQueue::new(
-                &shared.exports[place.export].disk,
+                &shared.exports[place.export],
                 shared.register_memory,
                 Arc::clone(&place.counters),
             ),

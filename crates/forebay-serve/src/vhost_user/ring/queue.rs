@@ -18,9 +18,12 @@
 
 use super::bounce::{BOUNCE_MAX, Bounce};
 use super::registered::Registered;
+use crate::export::Export;
 use crate::host::{HostBase, WatchedQueue};
 use crate::metrics::RingCounters;
-use forebay::{Bio, BioFlags, BlockStatus, Buf, Completion, Disk, Op, Segments, SubmitErrorKind};
+use forebay::{
+    Bio, BioFlags, BlockStatus, Buf, Completion, Op, Origin, Priority, Segments, SubmitErrorKind,
+};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
 use forebay_vhost_user::{GuestData, GuestMemory};
@@ -73,6 +76,8 @@ pub(super) struct GuestQueue {
     bounce: Bounce,
     long_copies: Vec<LongCopy>,
     nr_bios: usize,
+    /// Priority of all requests.
+    priority: Priority,
     /// The registered memory of the guest, with `--register-memory`.
     registered: Option<Registered>,
     counters: Arc<RingCounters>,
@@ -80,7 +85,8 @@ pub(super) struct GuestQueue {
 
 impl GuestQueue {
     /// Creates the queue. `registers`: the memory of the guest is registered with the disk.
-    pub(super) fn new(disk: &Disk, registers: bool, counters: Arc<RingCounters>) -> GuestQueue {
+    pub(super) fn new(export: &Export, registers: bool, counters: Arc<RingCounters>) -> GuestQueue {
+        let disk = &export.disk;
         GuestQueue {
             queue: WatchedQueue::new(disk.queue()),
             in_flight: Vec::new(),
@@ -88,6 +94,7 @@ impl GuestQueue {
             bounce: Bounce::new(disk.limits()),
             long_copies: Vec::new(),
             nr_bios: disk.info().policy.nr_bios as usize,
+            priority: export.priority,
             registered: registers.then(Registered::default),
             counters,
         }
@@ -166,7 +173,8 @@ impl GuestQueue {
         if !self.has_room(1) {
             return Err((SubmitErrorKind::WouldBlock, memory));
         }
-        let bio = Bio { flags, ..Bio::range(op, offset, len) };
+        let origin = Origin::NONE.with_priority(self.priority);
+        let bio = Bio { flags, origin, ..Bio::range(op, offset, len) };
         let Some(mut data) = memory else {
             let in_flight = InFlight { user_data, op, data: None, bounced: 0 };
             return self.submit_bio(in_flight, bio, now_ns);
@@ -239,6 +247,7 @@ impl GuestQueue {
             _ => forebay::Io::read_part(buf, len, offset),
         };
         let index = self.insert(InFlight { user_data, op, data: Some(data), bounced: part });
+        let io = io.priority(self.priority.class(), self.priority.level());
         let io = if flags.contains(BioFlags::FUA) { io.fua() } else { io };
         let submitted = self.queue.queue_mut().submit_at(io.user_data(index), now_ns);
         submitted.map(|()| index).map_err(|error| {
