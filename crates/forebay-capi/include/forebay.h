@@ -38,6 +38,15 @@
 // On a flush: cover only what had ended at a durable point, which is the offset of the I/O.
 #define FOREBAY_IO_UP_TO 128
 
+// The I/O goes before all other I/O. Add a level from 0, the highest, to 7.
+#define FOREBAY_PRIORITY_REAL_TIME (1 << 13)
+
+// The usual class. Add a level; the usual one is 4.
+#define FOREBAY_PRIORITY_BEST_EFFORT (2 << 13)
+
+// The I/O goes when there is no other I/O, or after it has waited for long. Add a level.
+#define FOREBAY_PRIORITY_IDLE (3 << 13)
+
 // The operation of an I/O.
 enum forebay_op {
     // Read into the memory of the I/O.
@@ -191,6 +200,11 @@ struct forebay_io {
     uint64_t offset;
     // Returned with the completion.
     uint64_t user_data;
+    // The I/O priority: FOREBAY_PRIORITY_... plus a level, as in ioprio_set(2). 0: best effort,
+    // level 4. Only a scheduler of the disk obeys it.
+    uint32_t priority;
+    // 0, for fields of later versions.
+    uint32_t reserved;
 };
 
 // The completion of an I/O.

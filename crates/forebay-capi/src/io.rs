@@ -4,10 +4,11 @@
 
 use crate::error::Failure;
 use forebay::foreign::cut;
-use forebay::{Bio, BioFlags, Op, Origin, Segment, Segments};
+use forebay::{Bio, BioFlags, Class, Op, Origin, Priority, Segment, Segments};
 use libc::iovec;
 use std::ffi::{c_int, c_void};
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
+use std::ptr;
 
 /// The operation of an I/O.
 #[repr(C)]
@@ -54,6 +55,16 @@ pub const FOREBAY_IO_FSYNC: u32 = 64;
 /// On a flush: cover only what had ended at a durable point, which is the offset of the I/O.
 pub const FOREBAY_IO_UP_TO: u32 = 128;
 
+/// The I/O goes before all other I/O. Add a level from 0, the highest, to 7.
+pub const FOREBAY_PRIORITY_REAL_TIME: u32 = 1 << 13;
+/// The usual class. Add a level; the usual one is 4.
+pub const FOREBAY_PRIORITY_BEST_EFFORT: u32 = 2 << 13;
+/// The I/O goes when there is no other I/O, or after it has waited for long. Add a level.
+pub const FOREBAY_PRIORITY_IDLE: u32 = 3 << 13;
+
+/// As in `ioprio_set(2)`.
+const PRIORITY_CLASS_SHIFT: u32 = 13;
+
 /// One I/O for forebay_queue_submit(). Set all fields; those without a use are 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -77,10 +88,19 @@ pub struct forebay_io {
     pub offset: u64,
     /// Returned with the completion.
     pub user_data: u64,
+    /// The I/O priority: FOREBAY_PRIORITY_... plus a level, as in ioprio_set(2). 0: best effort,
+    /// level 4. Only a scheduler of the disk obeys it.
+    pub priority: u32,
+    /// 0, for fields of later versions.
+    pub reserved: u32,
 }
 
 const IO_SIZE: usize = size_of::<forebay_io>();
-const _: () = assert!(IO_SIZE == 56, "a change of the size is a change of the ABI");
+const _: () = assert!(IO_SIZE == 64, "fields are only appended: accept this size for ever");
+
+/// The size in programs that were compiled before `priority`.
+const FIRST_SIZE: usize = offset_of!(forebay_io, priority);
+const _: () = assert!(FIRST_SIZE == 56, "a change of the ABI");
 
 /// The most parts of an I/O, as for `readv`.
 const IOV_MAX: u32 = 1024;
@@ -105,7 +125,7 @@ pub(crate) unsafe fn plain_bio(at: *const forebay_io) -> Option<Bio> {
         }
         &*at
     };
-    let has_more = (io.flags | io.iovcnt) != 0 || !io.iov.is_null();
+    let has_more = (io.flags | io.iovcnt | io.priority | io.reserved) != 0 || !io.iov.is_null();
     if has_more || io.buf.is_null() || io.len.wrapping_sub(1) >= SEGMENT_MAX {
         return None;
     }
@@ -129,19 +149,38 @@ pub(crate) unsafe fn read_io(at: *const forebay_io) -> Result<(forebay_io, usize
     let size = unsafe { (&raw const (*at).size).read() } as usize;
     if size != IO_SIZE {
         // SAFETY: the caller keeps the conditions.
-        unsafe { check_larger(at, size) }?;
+        unsafe { check_size(at, size) }?;
     }
-    // SAFETY: at least `IO_SIZE` bytes are there.
-    Ok((unsafe { at.read() }, size))
+    let mut io = forebay_io {
+        size: 0,
+        op: 0,
+        flags: 0,
+        iovcnt: 0,
+        buf: ptr::null_mut(),
+        iov: ptr::null(),
+        len: 0,
+        offset: 0,
+        user_data: 0,
+        priority: 0,
+        reserved: 0,
+    };
+    let to = (&raw mut io).cast::<u8>();
+    // SAFETY: `size` bytes are there. Fields that the caller's version lacks stay 0.
+    unsafe { ptr::copy_nonoverlapping(at.cast::<u8>(), to, size.min(IO_SIZE)) };
+    Ok((io, size))
 }
 
-/// Checks an I/O of a later version: fields that this version lacks must be 0.
+/// Checks the size of an I/O of another version. In a later one, fields that this version lacks
+/// must be 0.
 ///
 /// # Safety
 /// As for [`read_io`].
 #[cold]
-unsafe fn check_larger(at: *const forebay_io, size: usize) -> Result<(), Failure> {
+unsafe fn check_size(at: *const forebay_io, size: usize) -> Result<(), Failure> {
     const SIZE_MAX: usize = 4096;
+    if size == FIRST_SIZE {
+        return Ok(());
+    }
     if !(IO_SIZE..=SIZE_MAX).contains(&size) || !size.is_multiple_of(align_of::<forebay_io>()) {
         return Err(Failure::invalid(format!(
             "the field `size` of the I/O is {size}; set it to sizeof(struct forebay_io), which is \
@@ -187,7 +226,7 @@ pub(crate) unsafe fn bio_of(
         // SAFETY: the caller keeps the conditions.
         _ => unsafe { listed_memory(io, lists) }?,
     };
-    let origin = Origin::NONE;
+    let origin = origin_of(io)?;
     Ok(Bio { op, flags, origin, start: io.offset, len: io.len, segments, user_data: io.user_data })
 }
 
@@ -213,7 +252,39 @@ fn without_memory(io: &forebay_io) -> Result<Bio, Failure> {
     if op == Op::Flush && io.offset != 0 && !flags.contains(BioFlags::UP_TO) {
         return Err(Failure::invalid("a flush has an offset only with FOREBAY_IO_UP_TO"));
     }
-    Ok(Bio { flags, user_data: io.user_data, ..Bio::range(op, io.offset, io.len) })
+    let origin = origin_of(io)?;
+    Ok(Bio { flags, origin, user_data: io.user_data, ..Bio::range(op, io.offset, io.len) })
+}
+
+/// Returns the origin of a bio with the priority of an I/O.
+#[inline]
+fn origin_of(io: &forebay_io) -> Result<Origin, Failure> {
+    match io.priority | io.reserved {
+        0 => Ok(Origin::NONE),
+        _ => Ok(Origin::NONE.with_priority(priority_of(io)?)),
+    }
+}
+
+#[cold]
+fn priority_of(io: &forebay_io) -> Result<Priority, Failure> {
+    if io.reserved != 0 {
+        return Err(Failure::invalid("the field `reserved` of the I/O is not 0"));
+    }
+    let level = io.priority & ((1 << PRIORITY_CLASS_SHIFT) - 1);
+    let class = match io.priority - level {
+        0 if level == 0 => return Ok(Priority::default()),
+        FOREBAY_PRIORITY_REAL_TIME => Some(Class::RealTime),
+        FOREBAY_PRIORITY_BEST_EFFORT => Some(Class::BestEffort),
+        FOREBAY_PRIORITY_IDLE => Some(Class::Idle),
+        _ => None,
+    };
+    let level = u8::try_from(level).ok();
+    class.zip(level).and_then(|(class, level)| Priority::new(class, level)).ok_or_else(|| {
+        Failure::invalid(format!(
+            "the priority {:#x} of the I/O is not FOREBAY_PRIORITY_... plus a level from 0 to 7",
+            io.priority
+        ))
+    })
 }
 
 /// A flag in C, in the library, and the operations that it has a meaning for.

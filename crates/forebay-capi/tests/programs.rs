@@ -64,6 +64,7 @@ programs! {
     open_failures
     open_fd
     open_path
+    priorities
     queue
     registered_memory
     wrong_enum

@@ -22,6 +22,7 @@ use crate::generator::{Direction, Mix, Pattern, Region, Workload};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
+use crate::priority::Priorities;
 use crate::units::Size;
 use crate::verify;
 
@@ -53,6 +54,8 @@ pub struct Job {
     pub loops: u32,
     /// `rate`, `thinktime` and similar options: when I/Os start.
     pub pace: Pace,
+    /// `prio`, `prioclass` and `cmdprio_*`: the priorities of I/Os.
+    pub priorities: Priorities,
     /// `ramp_time`: time before the measurement.
     pub ramp_time: Duration,
     /// `startdelay`: how long after the other jobs it starts.
@@ -161,6 +164,9 @@ impl Job {
         let sizes = given.load.sizes(given.bs);
         let used = || Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
         let smallest = used().map(|direction| sizes[direction.index()].min()).min();
+        let priorities = given.priority.resolve(&mut warnings);
+        let priorities =
+            priorities.map_err(|why| UsageError::Conflict(format!("{name}: {why}")))?;
         let job = Self {
             name,
             rw,
@@ -170,6 +176,7 @@ impl Job {
             sizes,
             loops: given.loops.unwrap_or(1),
             pace: given.pace,
+            priorities,
             ramp_time: given.ramp_time.unwrap_or_default(),
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
@@ -257,10 +264,15 @@ impl Job {
             region,
             io_size,
             norandommap: self.norandommap,
-            seed: if self.randrepeat { self.randseed } else { self.randseed ^ chance },
+            seed: self.seed(chance),
             stream: clone,
             variety: self.variety.clone(),
         }
+    }
+
+    /// Returns the seed: `randseed`, with `chance` mixed in unless `randrepeat` is set.
+    pub fn seed(&self, chance: u64) -> u64 {
+        if self.randrepeat { self.randseed } else { self.randseed ^ chance }
     }
 
     fn check_conflicts(&self) -> Result<(), UsageError> {

@@ -49,6 +49,7 @@ pub mod options;
 pub mod origin;
 pub mod pace;
 pub mod permutation;
+pub mod priority;
 pub mod random;
 pub mod report;
 pub mod sample;

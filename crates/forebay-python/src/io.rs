@@ -2,7 +2,7 @@
 
 use crate::error::{misuse, of_status};
 use crate::export::{Access, Export, segments_of};
-use forebay::{Bio, BioFlags, BlockStatus, Op};
+use forebay::{Bio, BioFlags, BlockStatus, Class, Op, Origin, Priority};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -24,6 +24,8 @@ enum Stage {
 pub(crate) struct Io {
     op: Op,
     flags: BioFlags,
+    /// The priority.
+    origin: Origin,
     /// Locked only briefly, and never while code of the program runs. An export, or an object that
     /// is dropped, may run such code, and that code may use this I/O.
     state: Mutex<State>,
@@ -45,7 +47,16 @@ struct State {
 
 impl Io {
     fn new(op: Op, flags: BioFlags, state: State) -> Io {
-        Io { op, flags, state: Mutex::new(state) }
+        Io { op, flags, origin: Origin::NONE, state: Mutex::new(state) }
+    }
+
+    /// Sets the priority, if one is given.
+    #[inline]
+    fn with_priority(self, priority: Option<(String, i64)>) -> PyResult<Io> {
+        match priority {
+            None => Ok(self),
+            Some((class, level)) => Ok(Io { origin: origin_of(&class, level)?, ..self }),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,7 +96,7 @@ impl Io {
             None if self.op == Op::Flush => Bio::flush(),
             None => Bio::range(self.op, offset, length),
         };
-        Ok(Bio { flags: bio.flags.union(self.flags), ..bio })
+        Ok(Bio { flags: bio.flags.union(self.flags), origin: self.origin, ..bio })
     }
 
     /// Ends an I/O that was refused: it has no result.
@@ -141,12 +152,27 @@ fn flags_of(flags: &[(bool, BioFlags)]) -> BioFlags {
     set.fold(BioFlags::NONE, |all, (_, flag)| all.union(*flag))
 }
 
+/// Returns the origin with a priority of these words.
+#[cold]
+fn origin_of(name: &str, level: i64) -> PyResult<Origin> {
+    let wrong = |why: String| PyValueError::new_err(format!("priority: {why}"));
+    let class = Class::ALL.into_iter().find(|class| class.name() == name).ok_or_else(|| {
+        let names = Class::ALL.map(Class::name).join(", ");
+        wrong(format!("unknown class {name:?}: expected one of {names}"))
+    })?;
+    let priority = u8::try_from(level).ok().and_then(|level| Priority::new(class, level));
+    let priority =
+        priority.ok_or_else(|| wrong(format!("level {level}: expected 0, the highest, to 7")))?;
+    Ok(Origin::NONE.with_priority(priority))
+}
+
 #[pymethods]
 impl Io {
-    /// Creates a read that fills `buffer` from byte `offset` on.
+    /// Creates a read that fills `buffer` from byte `offset` on. `priority`: a class ("realtime",
+    /// "best-effort", "idle") and a level from 0, the highest, to 7.
     #[staticmethod]
     #[pyo3(signature = (
-        buffer, offset, *, data=None, nowait=false, nomerge=false, background=false
+        buffer, offset, *, data=None, nowait=false, nomerge=false, background=false, priority=None
     ))]
     fn read(
         buffer: Py<PyAny>,
@@ -155,13 +181,15 @@ impl Io {
         nowait: bool,
         nomerge: bool,
         background: bool,
-    ) -> Io {
+        priority: Option<(String, i64)>,
+    ) -> PyResult<Io> {
         let flags = flags_of(&[
             (nowait, BioFlags::NOWAIT),
             (nomerge, BioFlags::NOMERGE),
             (background, BioFlags::BACKGROUND),
         ]);
-        Io::new(Op::Read, flags, State::with_buffer(offset, buffer, data))
+        let state = State::with_buffer(offset, buffer, data);
+        Io::new(Op::Read, flags, state).with_priority(priority)
     }
 
     /// Creates a write of `buffer` at byte `offset`. `fua`: the data is durable when the write
@@ -169,7 +197,7 @@ impl Io {
     #[staticmethod]
     #[pyo3(signature = (
         buffer, offset, *, data=None, fua=false, preflush=false, nowait=false, nomerge=false,
-        background=false
+        background=false, priority=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn write(
@@ -181,7 +209,8 @@ impl Io {
         nowait: bool,
         nomerge: bool,
         background: bool,
-    ) -> Io {
+        priority: Option<(String, i64)>,
+    ) -> PyResult<Io> {
         let flags = flags_of(&[
             (fua, BioFlags::FUA),
             (preflush, BioFlags::PREFLUSH),
@@ -189,7 +218,8 @@ impl Io {
             (nomerge, BioFlags::NOMERGE),
             (background, BioFlags::BACKGROUND),
         ]);
-        Io::new(Op::Write, flags, State::with_buffer(offset, buffer, data))
+        let state = State::with_buffer(offset, buffer, data);
+        Io::new(Op::Write, flags, state).with_priority(priority)
     }
 
     /// Creates a flush: it makes every write that ended before its submission durable.
@@ -201,16 +231,28 @@ impl Io {
 
     /// Creates a discard: the device may free the space of `length` bytes at byte `offset`.
     #[staticmethod]
-    #[pyo3(signature = (offset, length, *, data=None))]
-    fn discard(offset: u64, length: u64, data: Option<Py<PyAny>>) -> Io {
-        Io::new(Op::Discard, BioFlags::NONE, State::new(offset, length, data))
+    #[pyo3(signature = (offset, length, *, data=None, priority=None))]
+    fn discard(
+        offset: u64,
+        length: u64,
+        data: Option<Py<PyAny>>,
+        priority: Option<(String, i64)>,
+    ) -> PyResult<Io> {
+        let state = State::new(offset, length, data);
+        Io::new(Op::Discard, BioFlags::NONE, state).with_priority(priority)
     }
 
     /// Creates a write of zeroes to `length` bytes at byte `offset`.
     #[staticmethod]
-    #[pyo3(signature = (offset, length, *, data=None))]
-    fn write_zeroes(offset: u64, length: u64, data: Option<Py<PyAny>>) -> Io {
-        Io::new(Op::WriteZeroes, BioFlags::NONE, State::new(offset, length, data))
+    #[pyo3(signature = (offset, length, *, data=None, priority=None))]
+    fn write_zeroes(
+        offset: u64,
+        length: u64,
+        data: Option<Py<PyAny>>,
+        priority: Option<(String, i64)>,
+    ) -> PyResult<Io> {
+        let state = State::new(offset, length, data);
+        Io::new(Op::WriteZeroes, BioFlags::NONE, state).with_priority(priority)
     }
 
     /// Returns the number of bytes moved, fewer than requested only at the end of a file. Raises

@@ -169,6 +169,32 @@ class QueueTest(unittest.TestCase):
         self.assertEqual(len(queue.reap(3)), 3)
         self.assertEqual(len(queue), 0)
 
+    def test_neighbours_of_different_priorities_do_not_merge(self):
+        def requests(*priorities):
+            disk = forebay.Disk("ram:1M?scheduler=mq-deadline")
+            ios = [
+                forebay.Io.read(bytearray(512), 512 * n, priority=priority)
+                for n, priority in enumerate(priorities)
+            ]
+            queue = disk.queue()
+            queue.submit(ios)
+            self.assertEqual([io.result() for io in queue.reap(len(ios))], [512] * len(ios))
+            return disk.stats()["issued"]
+
+        self.assertEqual(requests(None, ("best-effort", 4)), 1)
+        self.assertEqual(requests(None, ("best-effort", 3)), 2)
+        self.assertEqual(requests(("realtime", 0), ("realtime", 0), ("idle", 0)), 2)
+        for create in (
+            lambda priority: forebay.Io.read(bytearray(512), 0, priority=priority),
+            lambda priority: forebay.Io.write(bytes(512), 0, priority=priority),
+            lambda priority: forebay.Io.discard(0, 512, priority=priority),
+            lambda priority: forebay.Io.write_zeroes(0, 512, priority=priority),
+        ):
+            create(("idle", 7))
+            for wrong in (("rt", 0), ("idle", 8), ("idle", -1)):
+                with self.assertRaisesRegex(ValueError, "priority: "):
+                    create(wrong)
+
     def test_the_descriptor_is_readable_when_io_has_ended(self):
         queue = read_slowly(bytearray(512))
         self.assertEqual(select.select([queue], [], [], 0)[0], [queue])

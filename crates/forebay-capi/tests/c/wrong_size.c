@@ -18,13 +18,19 @@ int main(void)
         {.io = read_of(memory[1], 512, 4096, 2)},
     };
     struct forebay_completion done[2];
-    const uint32_t wrong[] = {0, 1, sizeof io - 8, sizeof io + 4, UINT32_MAX};
+    const uint32_t wrong[] = {0, 1, 48, 60, sizeof io + 4, UINT32_MAX};
 
-    CHECK(sizeof io == 56 && sizeof done[0] == 64);
+    CHECK(sizeof io == 64 && sizeof done[0] == 64);
     for (size_t n = 0; n < sizeof wrong / sizeof wrong[0]; n++) {
         io.size = wrong[n];
         CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "sizeof(struct forebay_io)");
     }
+    /* The size of the first version, which had no priority: its bytes are another program's. */
+    io.size = 56;
+    io.priority = 0xffffffff;
+    CHECK(forebay_queue_submit(queue, &io, 1) == 1);
+    CHECK(forebay_queue_reap(queue, done, 1, 1, -1) == 1);
+    CHECK(done[0].user_data == 1 && done[0].result == 512);
     later[0].io.size = later[1].io.size = sizeof later[0];
     CHECK(forebay_queue_submit(queue, &later[0].io, 2) == 2);
     CHECK(forebay_queue_reap(queue, done, 2, 2, -1) == 2);

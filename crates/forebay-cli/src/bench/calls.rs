@@ -1,12 +1,17 @@
 //! I/O by blocking calls, one after the other: fio's engines `psync` and `sync`.
 //!
 //! As in fio, a call has a completion latency and no submission latency.
+//!
+//! The blocking calls of the library have no priority. With a priority, each call is one I/O of a
+//! queue and a wait for it.
 
-use forebay::{Buf, Disk, Owner};
+use forebay::{BioQueue, Buf, Disk, IoError, Owner};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 
 use super::memory::buffers;
+use super::priority::Prioritiser;
+use super::queued::io;
 use super::tally::Tally;
 
 /// The objects that the calls of a clone use.
@@ -14,12 +19,21 @@ use super::tally::Tally;
 pub(super) struct Calls {
     /// None for trims.
     buf: Option<Buf>,
+    /// The owner of the I/Os, if it has limits or a weight.
     owner: Option<Owner>,
+    /// The queue for calls with a priority, if not all have the usual one.
+    queue: Option<Box<(BioQueue, Prioritiser)>>,
 }
 
 impl Calls {
-    pub(super) fn new(job: &Job, disk: &Disk, owner: Option<&Owner>) -> Self {
-        Self { buf: buffers(job, disk).pop(), owner: owner.cloned() }
+    pub(super) fn new(
+        job: &Job,
+        disk: &Disk,
+        owner: Option<&Owner>,
+        priorities: Option<Prioritiser>,
+    ) -> Self {
+        let queue = priorities.map(|priorities| Box::new((disk.queue(), priorities)));
+        Self { buf: buffers(job, disk).pop(), owner: owner.cloned(), queue }
     }
 
     /// Makes blocking calls until the job has no more I/Os or its time is over.
@@ -42,35 +56,12 @@ impl Calls {
     }
 
     fn call<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, op: Op) {
-        let disk = tally.disk;
         let start_ns = if TIMED { tally.read_clock() } else { 0 };
-        let buf = self.buf.as_deref_mut().unwrap_or_default();
-        let len = buf.len().min(op.len as usize);
-        let buf = &mut buf[..len];
         tally.submitted(op);
         let owner = self.owner.as_ref();
-        let result = match op.direction {
-            Direction::Read => match owner {
-                None => disk.read_at(buf, op.offset),
-                Some(owner) => owner.read_at(buf, op.offset),
-            },
-            Direction::Write => {
-                if tally.fills {
-                    tally.fill(buf, op.offset);
-                }
-                match owner {
-                    None => disk.write_at(buf, op.offset),
-                    Some(owner) => owner.write_at(buf, op.offset),
-                }
-            }
-            Direction::Trim => {
-                let (offset, len) = (op.offset, op.len.into());
-                let ended = match owner {
-                    None => disk.discard(offset, len),
-                    Some(owner) => owner.discard(offset, len),
-                };
-                ended.map(|()| op.len as usize)
-            }
+        let result = match &mut self.queue {
+            Some(prioritised) => call_queued(tally, prioritised, owner, &op, &mut self.buf),
+            None => call_disk(tally, owner, &op, self.buf.as_deref_mut().unwrap_or_default()),
         };
         let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
         tally.stats.record_submit(1, 1);
@@ -78,10 +69,79 @@ impl Calls {
         match result {
             Ok(moved) => {
                 let ns = if TIMED { now_ns - start_ns } else { 0 };
-                tally.end::<TIMED>(op, moved as u64, [ns; 2], || buf);
+                tally.end::<TIMED>(op, moved, [ns; 2], || part(&self.buf, &op));
             }
             Err(error) => tally.fail(op, error),
         }
         tally.tick();
     }
+}
+
+/// Returns the memory of an I/O.
+fn part<'a>(buf: &'a Option<Buf>, op: &Op) -> &'a [u8] {
+    let buf = buf.as_deref().unwrap_or_default();
+    &buf[..buf.len().min(op.len as usize)]
+}
+
+/// Makes one blocking call. Returns the number of bytes moved.
+fn call_disk(
+    tally: &mut Tally<'_>,
+    owner: Option<&Owner>,
+    op: &Op,
+    buf: &mut [u8],
+) -> Result<u64, IoError> {
+    let disk = tally.disk;
+    let len = buf.len().min(op.len as usize);
+    let buf = &mut buf[..len];
+    let moved = match op.direction {
+        Direction::Read => match owner {
+            None => disk.read_at(buf, op.offset),
+            Some(owner) => owner.read_at(buf, op.offset),
+        },
+        Direction::Write => {
+            if tally.fills {
+                tally.fill(buf, op.offset);
+            }
+            match owner {
+                None => disk.write_at(buf, op.offset),
+                Some(owner) => owner.write_at(buf, op.offset),
+            }
+        }
+        Direction::Trim => {
+            let (offset, len) = (op.offset, op.len.into());
+            let ended = match owner {
+                None => disk.discard(offset, len),
+                Some(owner) => owner.discard(offset, len),
+            };
+            ended.map(|()| op.len as usize)
+        }
+    };
+    moved.map(|moved| moved as u64)
+}
+
+/// Submits one I/O with its priority, and waits for it. Returns the number of bytes moved.
+#[inline(never)]
+fn call_queued(
+    tally: &Tally<'_>,
+    (queue, priorities): &mut (BioQueue, Prioritiser),
+    owner: Option<&Owner>,
+    op: &Op,
+    buf: &mut Option<Buf>,
+) -> Result<u64, IoError> {
+    // Trims have no buffer.
+    let io = priorities.apply(io(tally, op, buf.take()), op.direction);
+    let submitted = match owner {
+        None => queue.submit(io),
+        Some(owner) => queue.submit_for(owner, io),
+    };
+    if let Err(refused) = submitted {
+        *buf = refused.io.into_buf();
+        return Err(IoError::Refused(refused.kind));
+    }
+    let mut result = Ok(0);
+    queue.reap_with(1, 1, |completion| {
+        *buf = completion.buf;
+        result = completion.result.map_err(IoError::Ended);
+    });
+    result
 }

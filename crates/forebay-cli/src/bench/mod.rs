@@ -35,6 +35,7 @@ mod open;
 mod outcome;
 mod owner;
 mod plan;
+mod priority;
 mod queued;
 mod run;
 mod stages;
@@ -150,7 +151,8 @@ fn prepare(
     let notices = layout.rehearse(|| {
         let opened = open::open(jobs, targets)?;
         memory::check(jobs, targets, &opened.regions)?;
-        Ok(opened.disks.iter().flat_map(|disk| output::notices(disk.info())).collect())
+        let of_disks = opened.disks.iter().flat_map(|disk| output::notices(disk.info()));
+        Ok(of_disks.chain(notes::of_priorities(jobs, targets, &opened.disks)).collect())
     })?;
     Ok((layout, notices))
 }

@@ -3,16 +3,16 @@
 //! The figures are the same without them, so they are no errors. Keys without effect on the disk
 //! itself are reported when it is open ([`crate::output::notices`]).
 
+use forebay::Disk;
 use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
 
 use super::plan::{Target, distinct, file_below};
 
 /// Keys that have no effect in any job of `bench`, or not the one that their name suggests.
-const NEVER_USED: [(&str, &str); 4] = [
+const NEVER_USED: [(&str, &str); 3] = [
     ("async_depth", "has no effect: bench jobs do no background I/O"),
     ("fua", "has no effect: bench jobs write without FUA"),
-    ("prio_aging_expire", "has no effect: all I/O of bench jobs has one priority"),
     (
         "reserved_tags",
         "only leaves fewer tags: bench jobs do no reserved I/O; to limit the tags, use nr_requests",
@@ -21,6 +21,9 @@ const NEVER_USED: [(&str, &str); 4] = [
 
 /// Keys that have an effect on flushes alone.
 const OF_FLUSHES: [&str; 3] = ["elide", "flush", "flush_pending_ms"];
+
+/// A key that has an effect on I/O of several priority classes alone.
+const AGING: &str = "prio_aging_expire";
 
 /// Returns the notes, a line each.
 pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
@@ -36,8 +39,16 @@ pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
         for (key, what) in NEVER_USED.into_iter().filter(|(key, _)| is_given(key)) {
             notes.push(format!("{}: {} {what}", job.name, name_of(key)));
         }
-        let shared = targets.iter().filter(|other| other.disk == target.disk);
-        if shared.map(|other| &jobs[other.job]).any(flushes) {
+        let sharing = || {
+            let shared = targets.iter().filter(|other| other.disk == target.disk);
+            shared.map(|other| &jobs[other.job])
+        };
+        if is_given(AGING) && has_one_class(sharing()) {
+            let (job, key, disk) = (&job.name, name_of(AGING), target.name());
+            let why = "the jobs have one priority class";
+            notes.push(format!("{job}: {key} has no effect: {why} on {disk}"));
+        }
+        if sharing().any(flushes) {
             continue;
         }
         for key in OF_FLUSHES.into_iter().filter(|key| is_given(key)) {
@@ -65,6 +76,31 @@ fn of_files(job: &Job, target: &Target) -> Vec<String> {
         format!("{}: --{option} has no effect on {}: {why}", job.name, target.name())
     };
     given.map(note).collect()
+}
+
+/// Returns notes about the priorities of jobs whose disks are open and have no scheduler.
+pub(super) fn of_priorities(jobs: &[Job], targets: &[Target], disks: &[Disk]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for target in distinct(targets) {
+        let job = &jobs[target.job];
+        let has_scheduler = !disks[target.disk].info().policy.scheduler.is_none();
+        if has_scheduler || !job.priorities.is_given() {
+            continue;
+        }
+        let (name, disk) = (&job.name, target.name());
+        notes.push(format!(
+            "{name}: its I/O priorities have no effect on {disk}: only a scheduler obeys them; \
+             add --scheduler=mq-deadline"
+        ));
+    }
+    notes
+}
+
+/// Returns whether all I/O of these jobs has one priority class.
+fn has_one_class<'a>(jobs: impl Iterator<Item = &'a Job>) -> bool {
+    let of_job = |job: &'a Job| job.priorities.classes(|direction| job.rw.has(direction));
+    let classes: Vec<_> = jobs.flat_map(of_job).collect();
+    classes.iter().all(|class| class == &classes[0])
 }
 
 fn flushes(job: &Job) -> bool {
@@ -118,6 +154,38 @@ mod tests {
                  to limit the tags, use nr_requests",
             ],
         );
+    }
+
+    #[test]
+    fn aging_is_noted_if_the_jobs_of_a_disk_have_one_priority_class() {
+        let note = "a: --prio_aging_expire has no effect: the jobs have one priority class on x";
+        check("--name=a --filename=x --prio_aging_expire=5", &[note]);
+        check("--name=a --filename=x --prio_aging_expire=5 --prioclass=1 --prio=3", &[note]);
+        check("--name=a --filename=x --prio_aging_expire=5 --cmdprio_percentage=5", &[]);
+        check(
+            "--filename=x --prio_aging_expire=5 --name=a --prioclass=3 --name=b --prioclass=2",
+            &[],
+        );
+    }
+
+    #[test]
+    fn priorities_are_noted_on_disks_without_a_scheduler() {
+        let of = |args: &str| {
+            let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+                panic!("{args}")
+            };
+            let targets = plan(&command.jobs).expect(args);
+            let opened = crate::bench::open::open(&command.jobs, &targets).expect(args);
+            of_priorities(&command.jobs, &targets, &opened.disks)
+        };
+        let note = "a: its I/O priorities have no effect on ram:1M: only a scheduler obeys them; \
+                    add --scheduler=mq-deadline";
+        assert_eq!(of("--name=a --filename=ram:1M --prio=2 --numjobs=2"), [note]);
+        assert_eq!(of("--name=a --filename=ram:1M --cmdprio_percentage=2"), [note]);
+        let none: [&str; 0] = [];
+        assert_eq!(of("--name=a --filename=ram:1M"), none);
+        assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=mq-deadline"), none);
+        assert_eq!(of("--name=a --filename=model:hdd --prio=2"), none);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use super::memory::buffers;
+use super::priority::Prioritiser;
 use super::tally::Tally;
 
 /// The queue of a clone, and its I/Os.
@@ -44,6 +45,8 @@ pub(super) struct Queued {
     is_fresh: bool,
     /// Whether the layer records latencies.
     iostats: bool,
+    /// Sets the priorities of I/Os, if not all have the usual one.
+    priorities: Option<Box<Prioritiser>>,
 }
 
 /// The number of a free slot, with the buffer for its next I/O. Trims have none.
@@ -94,7 +97,12 @@ fn commit(tally: &mut Tally<'_>, direction: Direction, start_ns: u64, now_ns: u6
 }
 
 impl Queued {
-    pub(super) fn new(job: &Job, disk: &Disk, owner: Option<&Owner>) -> Self {
+    pub(super) fn new(
+        job: &Job,
+        disk: &Disk,
+        owner: Option<&Owner>,
+        priorities: Option<Prioritiser>,
+    ) -> Self {
         let depth = job.iodepth as usize;
         let bufs = buffers(job, disk).into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         let mut free: Vec<_> =
@@ -112,6 +120,7 @@ impl Queued {
             tag_waits: Moments::new(),
             is_fresh: false,
             iostats: disk.info().policy.iostats,
+            priorities: priorities.map(Box::new),
         }
     }
 
@@ -293,7 +302,10 @@ impl Queued {
     #[inline(always)]
     fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, SubmitErrorKind> {
         let Free { slot, buf } = self.free.pop().expect("there is room for the batch");
-        let io = io(tally, op, buf).user_data(slot.into());
+        let mut io = io(tally, op, buf).user_data(slot.into());
+        if let Some(priorities) = &mut self.priorities {
+            io = priorities.apply(io, op.direction);
+        }
         let submitted = match &self.owner {
             None => self.queue.submit_at(io, now_ns),
             Some(owner) => self.queue.submit_for_at(owner, io, now_ns),
@@ -313,6 +325,9 @@ impl Queued {
     fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: SubmitErrorKind) -> bool {
         if refusal == SubmitErrorKind::WouldBlock && self.in_flight() > 0 {
             self.next = Some(op);
+            if let Some(priorities) = &mut self.priorities {
+                priorities.repeat();
+            }
             return true;
         }
         tally.fail(op, IoError::Refused(refusal));
@@ -390,7 +405,7 @@ impl Queued {
 
 /// Returns an I/O with the buffer of its slot.
 #[inline(always)]
-fn io(tally: &Tally<'_>, op: &Op, buf: Option<Buf>) -> Io {
+pub(super) fn io(tally: &Tally<'_>, op: &Op, buf: Option<Buf>) -> Io {
     if op.direction == Direction::Trim {
         return Io::discard(op.offset, op.len.into());
     }

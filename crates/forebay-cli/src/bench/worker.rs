@@ -20,6 +20,7 @@ use super::calls::Calls;
 use super::gauge::{Gauge, Phase};
 use super::outcome::Outcome;
 use super::plan::Target;
+use super::priority::Prioritiser;
 use super::queued::Queued;
 use super::stop::Stop;
 use super::tally::pauses::Pauses;
@@ -107,9 +108,10 @@ impl<'a> Worker<'a> {
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
         let &Task { job, disk, owner, region, stop, gauge, stream, status, .. } = task;
         let cached = task.target.path().filter(|_| !task.target.is_direct());
+        let priorities = Prioritiser::new(job, stream, task.chance);
         let method = match job.is_blocking() {
-            true => IoMethod::Calls(Calls::new(job, disk, owner)),
-            false => IoMethod::Queued(Box::new(Queued::new(job, disk, owner))),
+            true => IoMethod::Calls(Calls::new(job, disk, owner, priorities)),
+            false => IoMethod::Queued(Box::new(Queued::new(job, disk, owner, priorities))),
         };
         let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {

@@ -1,6 +1,6 @@
-//! Values of --limits and --priority.
+//! The option `--limits`: limits of exports.
 
-use forebay::{Class, LIMIT_KEYS, LimitKey, Limits, Priority};
+use forebay::{LIMIT_KEYS, LimitKey, Limits};
 
 /// Parses limits, such as `iops=500,write_bps=10m`. An empty text is no limit.
 pub(super) fn limits(text: &str) -> Result<Limits, String> {
@@ -20,21 +20,6 @@ pub(super) fn limits(text: &str) -> Result<Limits, String> {
         .check()
         .map_err(|bad| format!("{}={}: expected {}", bad.key, bad.value, bad.expected))?;
     Ok(limits)
-}
-
-/// Parses a priority: a class, or a class and a level in it, such as `realtime/0`.
-pub(super) fn priority(text: &str) -> Result<Priority, String> {
-    let (class, level) = match text.split_once('/') {
-        None => (text, None),
-        Some((class, level)) => (class, Some(level)),
-    };
-    let named = Class::ALL.into_iter().find(|known| known.name() == class);
-    let level = level.map_or(Some(Priority::default().level()), |level| level.parse().ok());
-    named.zip(level).and_then(|(class, level)| Priority::new(class, level)).ok_or_else(|| {
-        "expected realtime, best-effort or idle, with a level such as best-effort/4, from 0 (the \
-         highest) to 7"
-            .to_owned()
-    })
 }
 
 #[cfg(test)]
@@ -58,16 +43,5 @@ mod tests {
             assert_eq!(limits(text), Err(error.to_owned()));
         }
         assert!(limits("speed=1").is_err_and(|error| error.starts_with("unknown key `speed`;")));
-    }
-
-    #[test]
-    fn priority_is_a_class_with_or_without_a_level() {
-        let of = |class, level| Ok(Priority::new(class, level).expect("a level"));
-        assert_eq!(priority("realtime"), of(Class::RealTime, 4));
-        assert_eq!(priority("idle/7"), of(Class::Idle, 7));
-        assert_eq!(priority("best-effort/0"), of(Class::BestEffort, 0));
-        for text in ["", "fast", "idle/8", "idle/", "idle/x", "/3"] {
-            assert!(priority(text).is_err(), "{text}");
-        }
     }
 }

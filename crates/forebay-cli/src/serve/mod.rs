@@ -9,6 +9,7 @@ mod foreign;
 mod format;
 mod limits;
 mod notify;
+mod priority;
 mod sandbox;
 mod share;
 mod signals;
@@ -86,10 +87,10 @@ pub(crate) struct ServeArgs {
     /// _burst [default: none]
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
     limits: Vec<forebay::Limits>,
-    /// Priority of the I/O of an export, for a disk with a scheduler: realtime, best-effort or
-    /// idle, with or without a level, as in best-effort/0; repeat it for several disks, in their
-    /// order [default: best-effort/4]
-    #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = limits::priority)]
+    /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the
+    /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. A scheduler of
+    /// the disk obeys it [default: best-effort/4]
+    #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = priority::parse)]
     priority: Vec<Priority>,
     /// Path of a control socket, in a directory that only you may enter: `forebay control PATH`
     /// shows and changes the limits of the running server [default: none]
@@ -186,7 +187,11 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
     // The devices serve the first disks.
     let devices = server.disks().take(nr_devices);
-    for warning in of_formats.chain(devices.filter_map(|disk| takeover::warning(disk.info()))) {
+    let of_devices = devices.filter_map(|disk| takeover::warning(disk.info()));
+    let of_priorities = server.disks().zip(&args.priority);
+    let of_priorities =
+        of_priorities.filter_map(|(disk, &priority)| priority::warning(disk.info(), priority));
+    for warning in of_formats.chain(of_devices).chain(of_priorities) {
         output::stderr(&format!("forebay: {warning}\n"));
     }
     // A reader of the URIs may also send a signal: from here on, signals shut the server down

@@ -14,6 +14,7 @@ mod engines;
 mod job_files;
 mod lab;
 mod load;
+mod priorities;
 mod refusals;
 mod run;
 mod run_apps;

@@ -370,6 +370,13 @@ impl Bench {
         assert_eq!(self.queue.nr_bios(), usize::from(self.queue.is_plugged()));
     }
 
+    /// Returns the first page of 4 KiB of each request issued since the last call.
+    pub(crate) fn first_pages(&mut self) -> Vec<u64> {
+        let seen = &self.toy.seen[self.nr_checked..];
+        self.nr_checked = self.toy.seen.len();
+        seen.iter().map(|seen| seen.start / 4096).collect()
+    }
+
     /// Returns the user data and results of the bios that ended since the last call, in order.
     pub(crate) fn ends(&mut self) -> Vec<(u64, Result<u64, BlockStatus>)> {
         self.ended.drain(..).map(|ended| (ended.user_data, ended.result)).collect()

@@ -15,6 +15,7 @@ mod left_flush;
 mod limits;
 mod lines;
 mod names;
+mod origins;
 mod owners;
 mod plug;
 mod results;

@@ -67,10 +67,7 @@ impl Owned {
 
     /// Returns the user data of reads issued since the last call.
     fn issued(&mut self) -> Vec<u64> {
-        let seen = &self.bench.toy.seen[self.bench.nr_checked..];
-        let pages = seen.iter().map(|seen| seen.start / K4 / 2).collect();
-        self.bench.nr_checked = self.bench.toy.seen.len();
-        pages
+        self.bench.first_pages().into_iter().map(|page| page / 2).collect()
     }
 }
 

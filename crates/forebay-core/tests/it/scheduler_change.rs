@@ -33,13 +33,6 @@ impl Bench {
     fn read_pages(&mut self, pages: impl IntoIterator<Item = u64>) {
         pages.into_iter().for_each(|page| self.issue(Op::Read, NONE, page * K4, K4, page));
     }
-
-    /// Returns the first page of each request issued since the last call.
-    fn first_pages(&mut self) -> Vec<u64> {
-        let seen = &self.toy.seen[self.nr_checked..];
-        self.nr_checked = self.toy.seen.len();
-        seen.iter().map(|seen| seen.start / K4).collect()
-    }
 }
 
 #[test]

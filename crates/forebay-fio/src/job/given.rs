@@ -7,6 +7,7 @@ use crate::job::{Checks, Engine, Load};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
+use crate::priority::PriorityOptions;
 use crate::units::Size;
 
 /// The options of a job; `None` is "not given". See [`Job`](crate::job::Job) for the meanings.
@@ -49,6 +50,7 @@ pub struct Given {
     pub start_delay: Option<Duration>,
     pub load: Load,
     pub pace: Pace,
+    pub priority: PriorityOptions,
     pub measures: Measures,
     pub checks: Checks,
     pub logs: LogOptions,

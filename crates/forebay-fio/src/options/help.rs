@@ -30,6 +30,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "runtime", "time_based", "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
+    ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),
     ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
     ("Data and verification", &[
         "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_dump",

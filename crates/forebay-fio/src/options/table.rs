@@ -183,6 +183,35 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Int { min: 0, max: u32::MAX as u64,
             // Both 0 and 1 are each I/O.
             set: |g, n| g.pace.thinktime_blocks = if n == 1 { 0 } else { n as u32 } }),
+    row("prio", &[], "4 without a prioclass, else 0",
+        "level of the I/O priority, which a scheduler of the disk obeys; 0 is the highest",
+        Kind::Int { min: 0, max: 7, set: |g, n| g.priority.prio = Some(n as u8) }),
+    row("prioclass", &[], "0",
+        "class of the I/O priority: 1 real-time, 2 best effort, 3 idle; 0: none",
+        Kind::Int { min: 0, max: 3, set: |g, n| g.priority.prioclass = Some(n as u8) }),
+    row("cmdprio_percentage", &[], "0",
+        "percentage of the reads and writes that have the priority of cmdprio_class and cmdprio",
+        Kind::Parsed { accepts: "a percentage, or two: read,write",
+            set: |g, text| {
+                let pair = values::pair(text, values::percent)?;
+                g.priority.cmdprio_percentage = pair.map(Option::unwrap_or_default);
+                Ok(())
+            } }),
+    row("cmdprio_class", &[], "1, if there is a cmdprio_percentage",
+        "class of that priority, as in prioclass",
+        Kind::Parsed { accepts: "a number from 0 to 3, or two: read,write",
+            set: |g, text| {
+                let pair = values::pair(text, |text| values::up_to(text, 3))?;
+                g.priority.cmdprio_class = Some(pair.map(Option::unwrap_or_default));
+                Ok(())
+            } }),
+    row("cmdprio", &[], "0, if there is a cmdprio_percentage", "level of that priority",
+        Kind::Parsed { accepts: "a number from 0 to 7, or two: read,write",
+            set: |g, text| {
+                let pair = values::pair(text, |text| values::up_to(text, 7))?;
+                g.priority.cmdprio = Some(pair.map(Option::unwrap_or_default));
+                Ok(())
+            } }),
     row("time_based", &[], "0", "repeat the workload until the runtime is over",
         Kind::Flag { set: |g, on| g.time_based = Some(on) }),
     row("direct", &[], "as the spec says, else 0", "bypass the page cache",

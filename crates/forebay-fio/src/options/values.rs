@@ -39,6 +39,22 @@ pub(super) fn each<T: Clone>(
     }
 }
 
+/// Splits `read,write`, and parses the parts. One value is for both directions.
+pub(super) fn pair<T: Clone>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<[Option<T>; 2], String> {
+    if text.split(',').count() > 2 {
+        return Err("more than two values: there are reads and writes".to_owned());
+    }
+    each(text, parse).map(|[read, write, _]| [read, write])
+}
+
+/// Parses a whole number from 0 to `max`.
+pub(super) fn up_to(text: &str, max: u8) -> Result<u8, String> {
+    super::within(number(text)?, 0, max.into()).map(|number| number as u8)
+}
+
 /// Bytes of a block.
 pub(super) fn block(text: &str) -> Result<u32, String> {
     super::within(units::parse_bytes(text).map_err(say)?, 1, BLOCK_MAX).map(|bytes| bytes as u32)

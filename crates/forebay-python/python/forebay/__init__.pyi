@@ -72,6 +72,7 @@ class Io:
         nowait: bool = False,
         nomerge: bool = False,
         background: bool = False,
+        priority: tuple[str, int] | None = None,
     ) -> Io: ...
     @staticmethod
     def write(
@@ -84,13 +85,26 @@ class Io:
         nowait: bool = False,
         nomerge: bool = False,
         background: bool = False,
+        priority: tuple[str, int] | None = None,
     ) -> Io: ...
     @staticmethod
     def flush(*, data: Any = None) -> Io: ...
     @staticmethod
-    def discard(offset: int, length: int, *, data: Any = None) -> Io: ...
+    def discard(
+        offset: int,
+        length: int,
+        *,
+        data: Any = None,
+        priority: tuple[str, int] | None = None,
+    ) -> Io: ...
     @staticmethod
-    def write_zeroes(offset: int, length: int, *, data: Any = None) -> Io: ...
+    def write_zeroes(
+        offset: int,
+        length: int,
+        *,
+        data: Any = None,
+        priority: tuple[str, int] | None = None,
+    ) -> Io: ...
     def result(self) -> int: ...
     @property
     def error(self) -> OSError | None: ...

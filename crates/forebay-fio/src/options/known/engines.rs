@@ -3,7 +3,6 @@
 use super::{Foreign, OFF, flag, ignored, refused, unless};
 
 const RING: &str = "the driver sets up its ring by itself; see forebay info";
-const PRIORITY: &str = "I/O priorities are not supported; run forebay under ionice";
 const CALL: &str = "the drivers choose their system calls by themselves";
 const ENGINE: &str = "its engine is not supported; name the disk by --filename";
 const NVME: &str = "NVMe passthrough is not supported; name the block device by --filename";
@@ -17,7 +16,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, flag(refused(&["hipri", "registerfiles"], RING))),
     refused(&["hipri_percentage", "sqthread_poll_cpu", "force_async"], RING),
     unless(OFF, refused(&["nowait", "uncached"], CALL)),
-    refused(&["cmdprio", "cmdprio_percentage", "cmdprio_class", "cmdprio_bssplit"], PRIORITY),
+    refused(&["cmdprio_bssplit"], "use --cmdprio_percentage, which does not depend on the size"),
     refused(&["thp"], "I/O buffers are ordinary memory; set transparent_hugepage in /sys"),
     refused(&["readfua", "writefua", "sg_write_mode", "stream_id"], CALL),
     refused(&["cmd_type", "md_per_io_size", "pi_act", "pi_chk", "apptag", "apptag_mask",

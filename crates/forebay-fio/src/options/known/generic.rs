@@ -18,7 +18,6 @@ const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
 const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
-const PRIORITY: &str = "run forebay under nice or ionice";
 const PROCESSORS: &str = "run forebay under taskset or numactl";
 const END: &str = "each job ends by itself; use --runtime, and --stonewall to order jobs";
 const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
@@ -130,7 +129,8 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["lockmem"], "run forebay in a memory cgroup of that size"),
     unless(&["malloc"], refused(&["mem", "iomem"], "I/O buffers are ordinary memory")),
     refused(&["mem_align", "iomem_align", "hugepage-size"], "I/O buffers are ordinary memory"),
-    refused(&["nice", "prio", "prioclass", "priohint"], PRIORITY),
+    refused(&["nice"], "run forebay under nice"),
+    refused(&["priohint"], "no driver passes hints of a priority to its device"),
     refused(&["cpumask", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes",
         "numa_mem_policy"], PROCESSORS),
     unless(OFF, refused(&["cgroup_nodelete"], GROUP)),

@@ -2,3 +2,4 @@
 
 mod late;
 mod merges;
+mod priorities;
