@@ -243,7 +243,7 @@ fn scheduled(random: &mut Random, policy: Policy) -> Policy {
         .scheduler(SchedulerPolicy::MqDeadline)
         .device_depth(random.chance(3, 4).then_some(device_depth))
         .mq_deadline(params);
-    match random.chance(1, 3) {
+    match random.pick(&[false, false, true]) {
         true => with_kyber(random, policy),
         false => policy,
     }
