@@ -5,7 +5,7 @@ use crate::output;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ Examples:
   forebay control run/control vm1 iops=0            remove one of them
   forebay control run/control '' read_bps=1g        the export without a name
 The server was started with --control run/control, by the same user. The keys are those of
-forebay serve --limits. I/O that waits is tried by the new limits at once. For programs: the socket
+forebay serve --limits. I/O that waits is checked against the new limits. For programs: the socket
 takes lines of JSON (docs/guide.md).";
 
 /// Longest wait for a reply.
@@ -75,14 +75,13 @@ fn ask(path: &Path, request: &Value) -> Result<Value, Failure> {
         Failure::Run(format!("{}: {what}: {why}", path.display()))
     };
     let socket = UnixStream::connect(path).map_err(|error| {
-        failed(
-            "cannot connect to the control socket",
-            &format!(
-                "{error}: start the server with \
-                --control {}, and run this as its user",
-                path.display()
-            ),
-        )
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "run this as the user of the server, or as root".to_owned()
+            }
+            _ => format!("start the server with --control {}", path.display()),
+        };
+        failed("cannot connect to the control socket", &format!("{error}: {remedy}"))
     })?;
     let mut line = String::new();
     let mut exchange = || {
@@ -90,7 +89,16 @@ fn ask(path: &Path, request: &Value) -> Result<Value, Failure> {
         (&socket).write_all(format!("{request}\n").as_bytes())?;
         BufReader::new(&socket).read_line(&mut line)
     };
-    exchange().map_err(|error| failed("no reply of the server", &error))?;
+    let received = exchange().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            failed("no reply from the server", &format!("it took longer than {PATIENCE:?}"))
+        }
+        _ => failed("no reply from the server", &error),
+    })?;
+    if received == 0 {
+        let why = "it closed the connection: check that it still runs";
+        return Err(failed("no reply from the server", &why));
+    }
     let reply: Value =
         serde_json::from_str(&line).map_err(|error| failed("not a control socket", &error))?;
     match reply["error"].as_str() {

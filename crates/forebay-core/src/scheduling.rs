@@ -40,6 +40,11 @@ impl SchedulerPolicy {
         }
     }
 
+    /// Returns whether it orders requests by the class of their priority.
+    pub const fn orders_by_class(self) -> bool {
+        matches!(self, SchedulerPolicy::MqDeadline)
+    }
+
     /// Returns whether requests are not scheduled.
     pub const fn is_none(self) -> bool {
         matches!(self, SchedulerPolicy::Auto | SchedulerPolicy::None)

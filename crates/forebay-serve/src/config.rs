@@ -27,7 +27,7 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// The limits on I/O of all clients of the export together.
     pub limits: forebay::Limits,
-    /// The priority of their I/O. It has an effect if the disk has a scheduler.
+    /// The priority of their I/O. Only `scheduler=mq-deadline` orders by its class.
     pub priority: Priority,
 }
 

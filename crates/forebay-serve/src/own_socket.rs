@@ -15,7 +15,7 @@ pub enum ControlError {
     /// The server cannot listen at the path.
     #[error("control socket: {0}")]
     Listen(#[from] ListenError),
-    /// The directory is open to other users.
+    /// Other users may enter the directory, or own it.
     #[error(
         "control socket {}: other users may enter its directory: use one of your own, such as \
          after `mkdir -m 700 {}`", path.display(), directory.display()
@@ -25,10 +25,12 @@ pub enum ControlError {
         path: PathBuf,
         /// Its directory.
         directory: PathBuf,
+        /// The reason.
+        why: &'static str,
     },
     /// The directory does not exist.
     #[error(
-        "control socket {}: its directory does not exist: make it with `mkdir -m 700 {}`",
+        "control socket {}: its directory does not exist: create it with `mkdir -m 700 {}`",
         path.display(), directory.display()
     )]
     NoDirectory {
@@ -64,10 +66,14 @@ pub(crate) fn listen(path: &Path) -> Result<Listener, ControlError> {
         }
         _ => system(error),
     })?;
-    let is_own = metadata.uid() == geteuid().as_raw();
-    if !is_own || metadata.mode() & 0o077 != 0 {
+    let why = match (metadata.uid() == geteuid().as_raw(), metadata.mode() & 0o077) {
+        (true, 0) => None,
+        (true, _) => Some("is open to other users"),
+        (false, _) => Some("belongs to another user"),
+    };
+    if let Some(why) = why {
         let (path, directory) = (path.to_owned(), directory.to_owned());
-        return Err(ControlError::Directory { path, directory });
+        return Err(ControlError::Directory { path, directory, why });
     }
     let listener = Listener::open(&Address::Unix(path.to_owned()))?;
     let own = Mode::RUSR | Mode::WUSR;

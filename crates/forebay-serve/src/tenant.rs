@@ -38,7 +38,7 @@ impl Tenant {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the limits. I/O that waits is tried by the new ones at once.
+    /// Changes the limits. I/O that waits is checked against the new ones.
     ///
     /// # Errors
     /// Fails if a burst has no rate, or if the disk can have no owners. Nothing is changed then.

@@ -9,10 +9,9 @@ use forebay_model::Random;
 /// The random stream of the draw for a seed. Streams below have other uses.
 const STREAM: u64 = 6;
 
-/// The random stream of the first task, far above those of [`FIRST_TASK_STREAM`].
-///
-/// [`FIRST_TASK_STREAM`]: crate::FIRST_TASK_STREAM
-const FIRST_TASK_STREAM: u64 = 1 << 20;
+/// The random stream of the changes of the first task. The streams of its other choices
+/// (`FIRST_TASK_STREAM`) are far below.
+const FIRST_CHANGE_STREAM: u64 = 1 << 20;
 
 /// How often a task changes the scheduler, and the choice of the next one.
 #[derive(Clone, Debug)]
@@ -35,7 +34,7 @@ impl Changes {
 
     /// Returns those of a task.
     pub(crate) fn of_task(&self, id: usize) -> Changes {
-        let random = Random::new(self.seed, FIRST_TASK_STREAM + id as u64);
+        let random = Random::new(self.seed, FIRST_CHANGE_STREAM + id as u64);
         Changes { random, ..self.clone() }
     }
 

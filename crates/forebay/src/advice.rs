@@ -55,7 +55,7 @@ fn reason(
     match (below, kernel) {
         (SchedulerBelow::Memory, _) => (false, "the disk is in memory".to_owned()),
         (SchedulerBelow::Server, _) => {
-            (false, "the server orders the requests of all its clients".to_owned())
+            (false, "the server may order the requests of its clients".to_owned())
         }
         (SchedulerBelow::Kernel { .. }, Some((device, name))) if name == "none" => {
             let why = match is_rotational {

@@ -375,10 +375,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Returns the owner of I/O with this name, which is beside all others and not below one. Adds
-    /// it if there is none: without limits, and with a weight of 100. See [`Owner`].
+    /// Returns the top-level owner of I/O with this name. Adds it if there is none: without limits,
+    /// and with a weight of 100. See [`Owner`].
     ///
-    /// From then on all I/O of the disk passes through the queues of owners, which costs some
+    /// From then on all I/O of the disk passes through the queues of owners, which costs several
     /// hundred instructions for each I/O.
     ///
     /// # Errors

@@ -494,7 +494,10 @@ pub enum OwnerError {
     #[error(transparent)]
     List(#[from] forebay_core::OwnerError),
     /// The disk emulates an earlier system, in which threads wait for tags.
-    #[error("{disk}: no owner added, because an emulated system has none: remove its keys")]
+    #[error(
+        "{disk}: no owner added, because the disk emulates an earlier system, which has none: \
+         remove its keys (wake, run_queue, kick)"
+    )]
     Emulated {
         /// The spec of the disk.
         disk: String,
@@ -506,7 +509,7 @@ pub enum OwnerError {
         disk: String,
     },
     /// A burst has no rate.
-    #[error("{}={}: expected {}", .0.key, .0.value, .0.expected)]
+    #[error("limits not set: {}={}: expected {}", .0.key, .0.value, .0.expected)]
     Limit(BadLimit),
     /// The weight is out of range.
     #[error("owner {owner}: weight {weight} not set: expected a number from 1 to 10000")]
@@ -526,6 +529,14 @@ pub enum OwnerError {
         disk: String,
         /// The number of hardware contexts.
         nr_hw_queues: usize,
+    },
+    /// The parent was removed before.
+    #[error("owner {owner} not added, because its parent {parent} was removed")]
+    Parent {
+        /// The name of the owner.
+        owner: String,
+        /// The name of its parent.
+        parent: String,
     },
     /// The owner was removed before.
     #[error("owner {owner} not removed, because it was removed before")]

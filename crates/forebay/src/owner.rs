@@ -18,9 +18,9 @@ use std::sync::Arc;
 /// have [children](Owner::child): their I/O counts against its limits too, and they divide its
 /// share among themselves.
 ///
-/// I/O that a limit holds back waits in the layer. It has no tag, other owners pass it, and
-/// [`freeze`](crate::Disk::freeze) does not wait for it. I/O with [`nowait`](Io::nowait) ends with
-/// [`BlockStatus::Again`](crate::BlockStatus::Again) instead. Flushes, and I/O that may use a
+/// I/O that a limit holds back waits in the layer. It has no tag, I/O of other owners overtakes it,
+/// and [`freeze`](crate::Disk::freeze) does not wait for it. I/O with [`nowait`](Io::nowait) ends
+/// with [`BlockStatus::Again`](crate::BlockStatus::Again) instead. Flushes, and I/O that may use a
 /// [reserved](Io::reserved) tag, are free and wait for no limit.
 ///
 /// A handle keeps the disk open. All handles of an owner are equal, and may be used by any thread.
@@ -66,11 +66,10 @@ impl Owner {
     /// Returns the owner with this name below this one. Adds it if there is none: without limits,
     /// and with a weight of 100.
     ///
-    /// # Errors
-    /// Same as [`Disk::owner`](crate::Disk::owner). Also fails if this owner is on the lowest of
-    /// the 8 levels that there may be.
+    /// # Errors Same as [`Disk::owner`](crate::Disk::owner). Also fails if this owner was removed,
+    /// or if it is on the lowest of the 8 levels that there may be.
     pub fn child(&self, name: &str) -> Result<Owner, OwnerError> {
-        let owner = self.shared.owner(name, Some(self.owner.id()))?;
+        let owner = self.shared.owner(name, Some(&self.owner))?;
         Ok(Owner::new(Arc::clone(&self.shared), owner))
     }
 
@@ -79,8 +78,9 @@ impl Owner {
         self.owner.limits()
     }
 
-    /// Sets all limits. They apply together, beside those of the owners above. I/O that waits is
-    /// tried by the new ones at once. Units are I/Os or bytes per second; a rate of 0 is no limit.
+    /// Sets all limits. They apply together, beside those of the owners above. Units are I/Os or
+    /// bytes per second; a rate of 0 is no limit. Waiting I/O is checked against the new limits: at
+    /// once in the shared hardware context, and at its next turn in a context that a thread owns.
     ///
     /// In any time `t` an owner starts at most `burst + rate * t`, plus its largest I/O: I/O starts
     /// when the bucket is not negative, and the bucket keeps the debt. I/Os that merged in a plug
@@ -101,7 +101,7 @@ impl Owner {
     /// An owner without I/O saves no credit; the others divide its share at once. I/O without an
     /// owner counts as that of an owner of weight 100.
     ///
-    /// Weights divide the tags of the disk, by the time that a usual device needs for the I/O. So
+    /// Weights divide the tags of the disk, by the time that a typical device needs for the I/O. So
     /// they have an effect only while the disk has more I/O than tags (`nr_requests`).
     ///
     /// # Errors

@@ -78,19 +78,19 @@ fn of_files(job: &Job, target: &Target) -> Vec<String> {
     given.map(note).collect()
 }
 
-/// Returns notes about the priorities of jobs whose disks are open and have no scheduler.
+/// Returns notes about the priorities of jobs whose open disks do not order I/O by class.
 pub(super) fn of_priorities(jobs: &[Job], targets: &[Target], disks: &[Disk]) -> Vec<String> {
     let mut notes = Vec::new();
     for target in distinct(targets) {
         let job = &jobs[target.job];
-        let has_scheduler = !disks[target.disk].info().policy.scheduler.is_none();
-        if has_scheduler || !job.priorities.is_given() {
+        let scheduler = disks[target.disk].info().policy.scheduler;
+        if scheduler.orders_by_class() || !job.priorities.is_given() {
             continue;
         }
         let (name, disk) = (&job.name, target.name());
         notes.push(format!(
-            "{name}: its I/O priorities have no effect on {disk}: only a scheduler obeys them; \
-             add --scheduler=mq-deadline"
+            "{name}: its I/O priorities have no effect on {disk}: only \
+             scheduler=mq-deadline orders by them; add --scheduler=mq-deadline"
         ));
     }
     notes
@@ -178,14 +178,15 @@ mod tests {
             let opened = crate::bench::open::open(&command.jobs, &targets).expect(args);
             of_priorities(&command.jobs, &targets, &opened.disks)
         };
-        let note = "a: its I/O priorities have no effect on ram:1M: only a scheduler obeys them; \
-                    add --scheduler=mq-deadline";
+        let note = "a: its I/O priorities have no effect on ram:1M: only \
+                    scheduler=mq-deadline orders by them; add --scheduler=mq-deadline";
         assert_eq!(of("--name=a --filename=ram:1M --prio=2 --numjobs=2"), [note]);
         assert_eq!(of("--name=a --filename=ram:1M --cmdprio_percentage=2"), [note]);
         let none: [&str; 0] = [];
         assert_eq!(of("--name=a --filename=ram:1M"), none);
         assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=mq-deadline"), none);
         assert_eq!(of("--name=a --filename=model:hdd --prio=2"), none);
+        assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=kyber"), [note]);
     }
 
     #[test]

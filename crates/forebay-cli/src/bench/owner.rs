@@ -95,8 +95,8 @@ mod tests {
             ),
             (
                 "throttle_bps_burst=1m",
-                "a: --throttle_bps_burst=1048576: expected throttle_bps above 0 beside it, which \
-                 sets the rate",
+                "a: --throttle_bps_burst=1048576: expected throttle_bps above 0 beside it: set \
+                 that too",
             ),
         ] {
             assert_eq!(plan(&format!("--name=a --{option}")), Err(error.to_owned()));

@@ -7,7 +7,7 @@ pub(super) fn limits(text: &str) -> Result<Limits, String> {
     let mut limits = Limits::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (key, value) =
-            part.split_once('=').ok_or_else(|| format!("`{part}` is no KEY=VALUE"))?;
+            part.split_once('=').ok_or_else(|| format!("`{part}` is not KEY=VALUE"))?;
         let limit = LimitKey::named(key).ok_or_else(|| {
             let keys: Vec<_> = LIMIT_KEYS.iter().map(|limit| limit.key).collect();
             format!("unknown key `{key}`; the keys are {}", keys.join(", "))
@@ -33,12 +33,12 @@ mod tests {
         assert_eq!(parsed.write.bps.per_s, 10 << 20);
         assert_eq!(limits(""), Ok(Limits::default()));
         for (text, error) in [
-            ("iops", "`iops` is no KEY=VALUE"),
+            ("iops", "`iops` is not KEY=VALUE"),
             (
                 "bps=fast",
                 "bps=fast: expected a number of bytes per second from 0 to 1T; 0: no limit",
             ),
-            ("bps_burst=1", "bps_burst=1: expected bps above 0 beside it, which sets the rate"),
+            ("bps_burst=1", "bps_burst=1: expected bps above 0 beside it: set that too"),
         ] {
             assert_eq!(limits(text), Err(error.to_owned()));
         }

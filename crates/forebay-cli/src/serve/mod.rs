@@ -88,8 +88,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
     limits: Vec<forebay::Limits>,
     /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the
-    /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. A scheduler of
-    /// the disk obeys it [default: best-effort/4]
+    /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. Only
+    /// scheduler=mq-deadline orders by the class [default: best-effort/4]
     #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = priority::parse)]
     priority: Vec<Priority>,
     /// Path of a control socket, in a directory that only you may enter: `forebay control PATH`

@@ -20,14 +20,14 @@ fn level_of(text: &str) -> String {
     format!("level `{text}`: expected a number from 0, the highest, to 7")
 }
 
-/// Returns a warning if no scheduler of the disk obeys the priority.
+/// Returns a warning if the disk does not order I/O by the class of this priority.
 pub(super) fn warning(info: &DiskInfo, priority: Priority) -> Option<String> {
-    let has_effect = priority == Priority::default() || !info.policy.scheduler.is_none();
+    let has_effect = priority == Priority::default() || info.policy.scheduler.orders_by_class();
     let name = info.spec.split('?').next().unwrap_or_default();
     (!has_effect).then(|| {
         format!(
-            "warning: {name}: --priority {priority:?} has no effect, because the disk has no \
-             scheduler: add scheduler=mq-deadline to its SPEC, or leave out the option"
+            "warning: {name}: --priority {priority:?} has no effect, because only \
+             scheduler=mq-deadline orders by it: add that to its SPEC, or leave out the option"
         )
     })
 }

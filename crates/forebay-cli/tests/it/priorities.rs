@@ -41,8 +41,9 @@ fn blocking_calls_with_priorities_verify_what_they_wrote() {
 }
 
 #[test]
-fn priorities_that_no_scheduler_obeys_are_noted() {
+fn priorities_without_a_scheduler_that_orders_by_them_are_noted() {
     let output = bench(&folder(), "--name=a --filename=ram:1M --prioclass=1");
-    let note = "forebay: a: its I/O priorities have no effect on ram:1M: only a scheduler obeys";
+    let note =
+        "forebay: a: its I/O priorities have no effect on ram:1M: only scheduler=mq-deadline";
     assert!(stderr(&output).contains(note), "{}", stderr(&output));
 }

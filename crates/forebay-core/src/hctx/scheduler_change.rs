@@ -1,6 +1,6 @@
 //! Change of the scheduler of a context that is in use (Q8).
 //!
-//! The owner of the context freezes it and waits until it is drained. So no request is in the old
+//! The caller freezes the disk and waits until the context is drained. So no request is in the old
 //! scheduler, and none enters before the new one is in place. The new scheduler exists before the
 //! freeze begins: nothing can fail once requests wait for it.
 //!
@@ -23,8 +23,8 @@ use crate::sched::Elevator;
 use crate::scheduling::Scheduling;
 use alloc::boxed::Box;
 
-/// A scheduler that [`HardwareContext::set_scheduler`] puts in place; afterwards the former one, to
-/// be dropped without the token.
+/// A scheduler that [`HardwareContext::set_scheduler`] puts in place. The call returns the former
+/// scheduler in the same type; drop it after releasing the token.
 #[derive(Debug)]
 pub struct SchedulerChange {
     scheduling: Scheduling,

@@ -6,19 +6,19 @@
 
 use crate::bio::Op;
 
-/// The constants of a device: the time that an I/O takes of it, as a part for each I/O and a part
-/// for each byte.
+/// The constants of a device: the time that an I/O takes of it, as a part for each request,
+/// however many I/Os it joins, and a part for each byte.
 ///
 /// Discards and write-zeroes cost as much as a write of no bytes, because no data is transferred.
 /// A flush is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CostModel {
-    /// Nanoseconds for each read.
+    /// Nanoseconds for each read request.
     pub read_io_ns: u64,
     /// Picoseconds for each byte read. 1000 are 1 GB/s.
     pub read_byte_ps: u64,
-    /// Nanoseconds for each write.
+    /// Nanoseconds for each write request.
     pub write_io_ns: u64,
     /// Picoseconds for each byte written.
     pub write_byte_ps: u64,

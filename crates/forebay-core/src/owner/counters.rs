@@ -7,7 +7,8 @@ use crate::stats::counter::SharedCounter;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerStats {
-    /// I/Os that limits and weights have let go. Flushes are not counted.
+    /// I/Os started. Flushes, and I/O that may have a reserved
+    /// tag, are not counted.
     pub ios: u64,
     /// The bytes of these I/Os.
     pub bytes: u64,

@@ -181,7 +181,7 @@ impl Limits {
         for limit in LIMIT_KEYS.iter().filter(|limit| limit.lacks_rate(self)) {
             if let Some(burst) = limit.which.of(self).burst {
                 let rate = limit.key.trim_end_matches("_burst");
-                let expected = format!("{rate} above 0 beside it, which sets the rate");
+                let expected = format!("{rate} above 0 beside it: set that too");
                 return Err(BadLimit { key: limit.key, value: burst.to_string(), expected });
             }
         }
@@ -364,7 +364,7 @@ mod tests {
         limits.read.bps.burst = Some(5);
         let bad = limits.check().expect_err("no rate");
         assert_eq!((bad.key, bad.value.as_str()), ("read_bps_burst", "5"));
-        assert_eq!(bad.expected, "read_bps above 0 beside it, which sets the rate");
+        assert_eq!(bad.expected, "read_bps above 0 beside it: set that too");
         limits.read.bps.per_s = 1;
         assert_eq!(limits.check(), Ok(()));
     }

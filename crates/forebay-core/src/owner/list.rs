@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The owners of a disk or a server, by number.
+/// The owners of a disk, by number.
 ///
 /// A clone is a snapshot: it shares the owners, and later changes of their limits and weights show
 /// in it. Owners that were added or removed later do not.
@@ -40,7 +40,10 @@ impl fmt::Display for OwnerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OwnerError::NameTaken(name) => {
-                write!(f, "owner {name} not added, because one with this name exists: rename it")
+                write!(
+                    f,
+                    "owner {name} not added, because one with this name exists: choose another name"
+                )
             }
             OwnerError::Unknown(id) => write!(f, "there is no owner with the number {}", id.0),
             OwnerError::TooDeep(parent) => write!(

@@ -2,8 +2,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Emulation, Issue, Op, Policy, QUEUE_DEPTH_MAX, QueueLimits,
-    Segment, Segments, TagNeed, WakePolicy,
+    Bio, BioFlags, BlockStatus, CostModel, Emulation, Issue, Op, Owners, Policy, QUEUE_DEPTH_MAX,
+    QueueLimits, Segment, Segments, TagNeed, WakePolicy, WeightBy,
 };
 
 /// The largest request.
@@ -50,6 +50,19 @@ fn three_of_four(policy: Policy, limits: QueueLimits) -> Bench {
     bench.read(9, 1);
     (1..=3).for_each(|place| bench.read(place, 4));
     bench
+}
+
+#[test]
+fn bios_gather_tags_on_a_disk_with_owners() {
+    let mut bench = Bench::new(rotational(), with_depth(8));
+    let mut owners = Owners::new();
+    owners.add("a", None, 0).expect("a new name");
+    bench.queue.hctx.set_owners(owners, WeightBy::Bytes, CostModel::default());
+    bench.read(9, 1);
+    (1..=3).for_each(|place| bench.read(place, 4));
+    assert_eq!(bench.places(), [9, 1, 1, 1, 1], "three tags are left, and four are needed");
+    assert_eq!(bench.next_places(), [2, 2, 2, 2]);
+    bench.finish();
 }
 
 #[test]

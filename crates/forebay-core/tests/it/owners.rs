@@ -142,7 +142,7 @@ fn weights_divide_the_tags_of_owners_that_wait() {
 }
 
 #[test]
-fn weights_choose_who_enters_the_scheduler() {
+fn weights_decide_which_requests_enter_the_scheduler() {
     let free = Limits::default();
     let policy = policy().scheduler(SchedulerPolicy::MqDeadline);
     let policy = policy.nr_requests(Some(2)).device_depth(Some(1));

@@ -184,10 +184,11 @@ pub static OPTIONS: &[OptionSpec] = &[
             // Both 0 and 1 are each I/O.
             set: |g, n| g.pace.thinktime_blocks = if n == 1 { 0 } else { n as u32 } }),
     row("prio", &[], "4 without a prioclass, else 0",
-        "level of the I/O priority, which a scheduler of the disk obeys; 0 is the highest",
+        "level of the I/O priority, 0 to 7; 0 is the highest",
         Kind::Int { min: 0, max: 7, set: |g, n| g.priority.prio = Some(n as u8) }),
     row("prioclass", &[], "0",
-        "class of the I/O priority: 1 real-time, 2 best effort, 3 idle; 0: none",
+        "class of the I/O priority, for scheduler=mq-deadline: 1 real-time, 2 best effort, 3 idle; \
+         0: none",
         Kind::Int { min: 0, max: 3, set: |g, n| g.priority.prioclass = Some(n as u8) }),
     row("cmdprio_percentage", &[], "0",
         "percentage of the reads and writes that have the priority of cmdprio_class and cmdprio",
@@ -198,7 +199,7 @@ pub static OPTIONS: &[OptionSpec] = &[
                 Ok(())
             } }),
     row("cmdprio_class", &[], "1, if there is a cmdprio_percentage",
-        "class of that priority, as in prioclass",
+        "class of that priority: 1 real-time, 2 best effort, 3 idle; 0: real-time",
         Kind::Parsed { accepts: "a number from 0 to 3, or two: read,write",
             set: |g, text| {
                 let pair = values::pair(text, |text| values::up_to(text, 3))?;

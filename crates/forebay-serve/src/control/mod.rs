@@ -91,7 +91,7 @@ impl Service for Control {
             }
             None if client.received.len() <= MAX_LINE_BYTES => Answer::More,
             _ => {
-                let error = format!("a line has at most {MAX_LINE_BYTES} bytes");
+                let error = format!("a request is longer than {MAX_LINE_BYTES} bytes");
                 Answer::Last(line(&json!({ "error": error })))
             }
         }

@@ -4,7 +4,7 @@
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
 //! - `{"command": "limits", "export": NAME, "set": {KEY: VALUE, ...}}` changes the limits with
 //!   these keys, and returns EXPORT with the new ones. The keys are those of
-//!   [`forebay::LIMIT_KEYS`]. A value is a number, or a text such as `"10m"`; `null` restores the
+//!   [`forebay::LIMIT_KEYS`]. A value is a number, or a string such as `"10m"`; `null` restores the
 //!   default. A rate of 0 ends the limit with its burst. All keys are applied, or none is.
 //!
 //! EXPORT is `{"export": NAME, "limits": {KEY: NUMBER, ...}, "stats": {...}}`, with the limits that
@@ -33,7 +33,9 @@ impl Request {
         let value: Value =
             serde_json::from_slice(line).map_err(|error| format!("not a line of JSON: {error}"))?;
         let Value::Object(mut fields) = value else {
-            return Err("a request is an object such as {\"command\": \"exports\"}".to_owned());
+            return Err(
+                "not a JSON object: expected, for example, {\"command\": \"exports\"}".to_owned()
+            );
         };
         let command = text(&mut fields, "command")?;
         let request = match command.as_str() {
@@ -59,7 +61,7 @@ impl Request {
 fn text(fields: &mut Map<String, Value>, key: &str) -> Result<String, String> {
     match fields.remove(key) {
         Some(Value::String(text)) => Ok(text),
-        Some(other) => Err(format!("{key}: {other}: expected a text")),
+        Some(other) => Err(format!("{key}: {other}: expected a string")),
         None => Err(format!("the field {key:?} is missing")),
     }
 }

@@ -55,9 +55,9 @@ fn bad_requests_change_nothing_and_name_the_reason() {
     let control = control();
     for (line, error) in [
         ("limits", "not a line of JSON: expected value at line 1 column 1"),
-        ("[]", "a request is an object such as {\"command\": \"exports\"}"),
+        ("[]", "not a JSON object: expected, for example, {\"command\": \"exports\"}"),
         ("{}", "the field \"command\" is missing"),
-        (r#"{"command":1}"#, "command: 1: expected a text"),
+        (r#"{"command":1}"#, "command: 1: expected a string"),
         (r#"{"command":"stop"}"#, "command \"stop\": expected \"exports\" or \"limits\""),
         (r#"{"command":"exports","all":true}"#, "\"exports\" has no field \"all\""),
         (
@@ -76,7 +76,7 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         ),
         (
             r#"{"command":"limits","export":"a","set":{"bps":5,"iops_burst":1}}"#,
-            "iops_burst=1: expected iops above 0 beside it, which sets the rate",
+            "iops_burst=1: expected iops above 0 beside it: set that too",
         ),
     ] {
         assert_eq!(answer(&control, line), json!({ "error": error }), "{line}");
@@ -92,9 +92,9 @@ fn socket_is_for_its_user_and_its_lines_have_a_limit() {
         own_socket::listen(&folder.path().join("control"))
     };
     let missing = own_socket::listen(&folder.path().join("a/b")).expect_err("no directory");
-    assert!(missing.to_string().contains("make it with `mkdir -m 700 "), "{missing}");
+    assert!(missing.to_string().contains("create it with `mkdir -m 700 "), "{missing}");
     let refused = open(0o750).expect_err("open to the group").to_string();
-    assert!(refused.contains("other users may enter its directory"), "{refused}");
+    assert!(refused.contains("is open to other users: run `chmod 700`"), "{refused}");
     let socket = open(0o700).expect("a directory of our own");
     let path = socket.file().expect("a file").to_owned();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -114,7 +114,7 @@ fn socket_is_for_its_user_and_its_lines_have_a_limit() {
     let reply = ask(&mut client, "and\":\"exports\"}\n", 1);
     assert!(reply.starts_with("{\"exports\""), "{reply}");
     let reply = ask(&mut connect(), &"x".repeat(MAX_LINE_BYTES + 1), 1);
-    assert_eq!(reply, "{\"error\":\"a line has at most 16384 bytes\"}\n");
+    assert_eq!(reply, "{\"error\":\"a request is longer than 16384 bytes\"}\n");
     drop(server);
     assert!(!path.exists());
 }

@@ -15,11 +15,11 @@ struct Figure {
 
 const FIGURES: [Figure; 6] = [
     Figure {
-        name: Name::of("forebay_owner_ios", "I/Os that limits have let go."),
+        name: Name::of("forebay_owner_ios", "I/Os started."),
         value: |stats| Value::Whole(stats.ios),
     },
     Figure {
-        name: Name::bytes("forebay_owner_io", "Bytes of the I/Os that limits have let go."),
+        name: Name::bytes("forebay_owner_io", "Bytes of the I/Os started."),
         value: |stats| Value::Whole(stats.bytes),
     },
     Figure {

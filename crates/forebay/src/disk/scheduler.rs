@@ -2,8 +2,19 @@
 
 use super::Disk;
 use crate::error::{SchedulerError, SpecError};
-use forebay_core::{BadKnob, Policy, SchedulerPolicy, Scheduling};
+use forebay_core::{BadKnob, Knob, Policy, SchedulerPolicy, Scheduling};
 use std::time::Duration;
+
+/// The keys of the parameters of all schedulers.
+const PARAMETERS: [&str; 7] = [
+    "fifo_batch",
+    "read_expire",
+    "write_expire",
+    "writes_starved",
+    "prio_aging_expire",
+    "read_lat_nsec",
+    "write_lat_nsec",
+];
 
 impl Disk {
     /// Returns the present scheduler, with its settings. It is the one that the disk was opened
@@ -93,7 +104,13 @@ impl Disk {
         let policy = self.shared.policy_with(scheduling);
         let policy = policy.with_default_scheduler(self.info().opened_with.scheduler);
         number("device_depth", policy.device_depth.unwrap_or(1), 1, policy.queue_depth)?;
-        number("fifo_batch", policy.mq_deadline.fifo_batch, 1, u32::MAX)?;
+        for key in PARAMETERS {
+            let knob = Knob::named(key).expect("a key of the table");
+            let value = knob.get(&policy);
+            if !knob.set(&mut policy.clone(), &value) {
+                return Err(setting(key, value, knob.values.expected()));
+            }
+        }
         if !policy.scheduler.is_none() && policy.nr_hw_queues != 1 {
             let (scheduler, nr_hw_queues) = (policy.scheduler.name(), policy.nr_hw_queues);
             return Err(SchedulerError::Contexts { disk: disk(), scheduler, nr_hw_queues });

@@ -1,9 +1,10 @@
 //! Whether the turns of a disk need the time.
 //!
 //! A disk that records no latencies and has no deadlines saves the clock read of each I/O. A
-//! scheduler needs the time, and can be chosen while the disk is in use. A thread that has loaded
-//! the flag before that passes the time 0 once more, which the scheduler replaces by that of its
-//! last turn. So the flag carries no synchronization, and models need not see it.
+//! scheduler and owners need the time, and both can be added while the disk is in use. A thread
+//! that has loaded the flag before that passes the time 0 once more. A scheduler replaces it by
+//! that of its last turn, and for a limit it counts as the time when the limit was set. So the flag
+//! carries no synchronization, and models need not see it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

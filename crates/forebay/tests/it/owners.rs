@@ -122,11 +122,13 @@ fn owners_are_found_by_their_names() {
     assert_eq!((b.name(), b.parent()), ("b", Some(a.clone())));
     assert_eq!(disk.owners(), [a.clone(), b.clone()]);
     let error = disk.owner("b").expect_err("it is a child");
-    let text = "owner b not added, because one with this name exists: rename it";
+    let text = "owner b not added, because one with this name exists: choose another name";
     assert_eq!(error.to_string(), text);
     let error = a.clone().remove().expect_err("it has a child");
     assert!(error.to_string().contains("has children"), "{error}");
     b.clone().remove().expect("it exists");
+    let error = b.child("c").expect_err("its parent is gone").to_string();
+    assert_eq!(error, "owner c not added, because its parent b was removed");
     assert_eq!(b.remove(), Err(OwnerError::Removed { owner: "b".into() }));
     assert_eq!(a.remove(), Ok(()));
     assert_eq!(disk.owners(), []);
@@ -147,13 +149,14 @@ fn bad_owners_limits_and_weights_are_refused() {
         open("ram:1M?wake=single").owner("a").expect_err("threads wait").to_string(),
     ];
     let expected = [
-        "read_bps_burst=5: expected read_bps above 0 beside it, which sets the rate",
+        "limits not set: read_bps_burst=5: expected read_bps above 0 beside it: set that too",
         "owner a: weight 0 not set: expected a number from 1 to 10000",
         "owner a: weight 10001 not set: expected a number from 1 to 10000",
         "ram:1M?nr_hw_queues=2: weight not set, because it orders one hardware context and the \
          disk has 2: use nr_hw_queues=1",
         "ram:1M?nr_hw_queues=2: no owner added, because its name is empty: name it",
-        "ram:1M?wake=single: no owner added, because an emulated system has none: remove its keys",
+        "ram:1M?wake=single: no owner added, because the disk emulates an earlier system, which \
+         has none: remove its keys (wake, run_queue, kick)",
     ];
     assert_eq!(texts, expected);
     assert_eq!((owner.weight(), owner.limits()), (100, Limits::default()));
@@ -161,7 +164,7 @@ fn bad_owners_limits_and_weights_are_refused() {
 
 #[test]
 #[should_panic(expected = "is of another disk")]
-fn owner_of_another_disk_is_a_bug() {
+fn submit_for_panics_for_an_owner_of_another_disk() {
     let disks = [open("ram:1M"), open("ram:1M")];
     let owner = disks[0].owner("a").expect("a new owner");
     _ = disks[1].queue().submit_for(&owner, Io::flush());

@@ -118,7 +118,7 @@ impl HardwareContext {
     /// of their own, the tags of others would come back only to be taken again by their class.
     fn gathers(&self) -> bool {
         self.gather.is_on
-            && self.admission.is_none()
+            && self.admission.as_ref().is_none_or(|admission| admission.may_gather())
             && !self.device.is_failed()
             && !self.timeouts.has_overdue()
             && self.timeouts.nr_given_up() == 0

@@ -3,8 +3,8 @@
 //! Under `wake=fair` bios wait for tags in the backlog, in the order of arrival, and no thread is
 //! woken for a tag. Under the other policies threads wait ([`thread_queues`]). Bios of a class that
 //! may not have every tag wait in [`classes`], and those of a disk with owners in [`owned`] before
-//! that. If neither the policies nor owners need it, there is no [`Admission`], and the cost is one
-//! check of an `Option`.
+//! that. If neither the policies nor owners need it, there is no [`Admission`], and a turn costs a
+//! few checks of an `Option`.
 
 mod classes;
 pub(super) mod gather;
@@ -34,6 +34,8 @@ pub(super) struct Admission {
     threads: Option<ThreadQueues>,
     /// `None` if the disk has no owners.
     owned: Option<OwnedQueues>,
+    /// Some requests may not have every tag.
+    has_classes: bool,
 }
 
 /// The outcome of an attempt to get a tag for a request.
@@ -53,13 +55,22 @@ impl Admission {
     pub(super) fn new(policy: &Policy, depth: u32, nr_requests: u32) -> Option<Box<Admission>> {
         let nr_reserved = policy.nr_reserved.min(nr_requests - 1);
         let threads = ThreadQueues::new(policy.emulation.wake_policy(), nr_requests - nr_reserved);
-        let is_needed = threads.is_some() || policy.nr_reserved > 0 || policy.async_depth < depth;
-        is_needed.then(|| Admission::with(policy, nr_reserved, threads))
+        let has_classes = policy.nr_reserved > 0 || policy.async_depth < depth;
+        let is_needed = has_classes || threads.is_some();
+        let classes = || TagClasses::new(nr_reserved, policy.async_depth.max(1));
+        is_needed
+            .then(|| Box::new(Admission { classes: classes(), threads, owned: None, has_classes }))
     }
 
-    fn with(policy: &Policy, nr_reserved: u32, threads: Option<ThreadQueues>) -> Box<Admission> {
-        let classes = TagClasses::new(nr_reserved, policy.async_depth.max(1));
-        Box::new(Admission { classes, threads, owned: None })
+    /// Creates it for owners alone.
+    fn for_owners(policy: &Policy) -> Box<Admission> {
+        let classes = TagClasses::new(0, policy.async_depth.max(1));
+        Box::new(Admission { classes, threads: None, owned: None, has_classes: false })
+    }
+
+    /// Returns whether split bios may gather tags (T14).
+    pub(super) fn may_gather(&self) -> bool {
+        !self.has_classes && self.threads.is_none()
     }
 
     /// Returns whether no admitted request waits here. Requests that wait for their owner are not
@@ -117,8 +128,8 @@ impl HardwareContext {
         }
     }
 
-    /// Sets the owners of the disk, from the first call on, and the measure of their weights. The
-    /// caller runs a turn afterwards, since a limit may have become higher.
+    /// Sets the owners of the disk, and the measure of their weights. The caller runs a turn
+    /// afterwards, because a limit may have become higher.
     ///
     /// # Panics
     /// Panics if threads wait for tags ([`has_lines`](Self::has_lines)).
@@ -126,11 +137,9 @@ impl HardwareContext {
         assert!(!self.has_lines(), "owners need wake=fair");
         self.keep_incoming();
         let policy = &self.policy;
-        let nr_reserved = policy.nr_reserved.min(self.tags.nr_requests() - 1);
-        let admission =
-            self.admission.get_or_insert_with(|| Admission::with(policy, nr_reserved, None));
+        let admission = self.admission.get_or_insert_with(|| Admission::for_owners(policy));
         match &mut admission.owned {
-            Some(owned) => owned.set_owners(owners),
+            Some(owned) => owned.set_owners(owners, by, model),
             None => admission.owned = Some(OwnedQueues::new(owners, by, model)),
         }
         (self.counts_puts, self.is_plain) = (true, false);
@@ -173,6 +182,13 @@ impl HardwareContext {
                 owned.charge_nowait(rq, now)
             }
             _ => Some(OwnerCharge::NONE),
+        }
+    }
+
+    /// Counts a NOWAIT request for its owner, of this number.
+    pub(super) fn count_nowait(&self, number: u32, nr_ios: u32, bytes: u64) {
+        if let Some(owned) = self.owned() {
+            owned.note_start(number, nr_ios, bytes);
         }
     }
 
@@ -391,7 +407,8 @@ impl Turn<'_> {
     #[cold]
     fn stock_from_elsewhere(&mut self) {
         let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
-        let Some(Admission { classes, threads, owned }) = admission.as_deref_mut() else { return };
+        let Some(admission) = admission.as_deref_mut() else { return };
+        let Admission { classes, threads, owned, .. } = admission;
         classes.move_one(backlog, device.is_failed());
         if let Some(threads) = threads
             && backlog.is_empty()

@@ -12,8 +12,8 @@
 //! - OW3 while the disk is frozen no request leaves, and a freeze does not wait for those here. So
 //!   a limit delays no freeze.
 //! - OW4 if the device is gone, no limit holds a request back (H3).
-//! - OW5 a flush passes, because it has no data and other owners may wait for it. So does a request
-//!   that may have a reserved tag, because other I/O may depend on it.
+//! - OW5 a flush bypasses these queues, because it has no data and other owners may wait for it. So
+//!   does a request that may have a reserved tag, because other I/O may depend on it.
 //! - OW6 while a limit holds requests back, there is a deadline: the earliest time at which one of
 //!   them may leave.
 //!
@@ -111,13 +111,14 @@ impl OwnedQueues {
         let fair = queues.fair.add(None, WEIGHT_DEFAULT);
         queues.queues.push(Queue { fair: Some(fair), ..Queue::default() });
         queues.note_number(fair, 0);
-        queues.set_owners(owners);
+        queues.set_owners(owners, by, model);
         queues
     }
 
     /// Replaces the owners, and takes over their weights. Requests of an owner that was removed go
     /// on without one. Limits that hold requests back are tried again.
-    pub(super) fn set_owners(&mut self, owners: Owners) {
+    pub(super) fn set_owners(&mut self, owners: Owners, by: WeightBy, model: CostModel) {
+        (self.by, self.model) = (by, model);
         let nr = owners.iter().map(|owner| owner.id().number() as usize + 1).max().unwrap_or(1);
         if self.queues.len() < nr {
             self.queues.resize_with(nr, Queue::default);
@@ -311,6 +312,14 @@ impl OwnedQueues {
     pub(super) fn refund_nowait(&self, number: u32, charge: OwnerCharge) {
         if let Some(owner) = self.owners.numbered(number) {
             owner.refund(charge);
+        }
+    }
+
+    /// Counts a NOWAIT request that an owner has started. `number` is that of the owner in its
+    /// origin.
+    pub(super) fn note_start(&self, number: u32, nr_ios: u32, bytes: u64) {
+        if let Some(owner) = self.owners.numbered(number) {
+            owner.counters().note_start(nr_ios, bytes, None);
         }
     }
 

@@ -16,7 +16,7 @@ impl Shared {
     pub(crate) fn owner(
         &self,
         name: &str,
-        parent: Option<OwnerId>,
+        parent: Option<&Arc<Owner>>,
     ) -> Result<Arc<Owner>, OwnerError> {
         let info = self.info();
         let spec = || info.spec.to_string();
@@ -27,6 +27,13 @@ impl Shared {
             return Err(OwnerError::Unnamed { disk: spec() });
         }
         let mut owners = self.owners.lock();
+        if let Some(parent) = parent
+            && owners.get(parent.id()).is_none_or(|found| !Arc::ptr_eq(found, parent))
+        {
+            let (owner, parent) = (name.to_owned(), parent.name().to_owned());
+            return Err(OwnerError::Parent { owner, parent });
+        }
+        let parent = parent.map(|parent| parent.id());
         if let Some(found) = owners.named(name)
             && found.parent().map(|up| up.id()) == parent
         {

@@ -13,7 +13,8 @@ use crate::sys::primitive::{Ordering, lock};
 use forebay_core::{Policy, SchedulerChange, SchedulerPolicy, Scheduling, wait};
 
 impl Shared {
-    /// Lets turns receive the time, if this scheduler or an owner needs it, or ends that.
+    /// Sets whether turns receive the time: they do if this scheduler needs it, or the disk has had
+    /// an owner.
     fn update_timed(&self, scheduler: SchedulerPolicy) {
         // The first owner sets the flag under this lock.
         let _owners = self.owners.lock();
@@ -26,7 +27,7 @@ impl Shared {
         self.timed.get()
     }
 
-    /// Returns the flag that says so, for a thread of the disk.
+    /// Returns a handle of that flag, for a thread of the disk.
     pub(crate) fn timed(&self) -> Timed {
         self.timed.clone()
     }
