@@ -332,5 +332,6 @@ fn scenario(
         bound: u64::MAX,
         file: None,
         faults: disk.faults.clone(),
+        owners: None,
     }
 }

@@ -58,6 +58,8 @@ mod late;
 mod live_tags;
 pub mod nbd;
 mod own_call;
+#[cfg(test)]
+mod owner_shares;
 mod plant;
 mod runtime;
 mod scenario;
@@ -126,7 +128,8 @@ impl Default for Options {
 /// The broken rule, and how to reproduce it.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
-    let (scenario, load) = scenario::swarm(&mut random, options);
+    let (mut scenario, load) = scenario::swarm(&mut random, options);
+    scenario.owners = scenario::owners::draw(&mut Random::new(seed, OWNERS_STREAM), &scenario);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
         let load = load.clone();
@@ -136,6 +139,11 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>>
 
 /// The number of the random stream of the first task. Streams below have other uses.
 const FIRST_TASK_STREAM: u64 = 16;
+
+/// The number of the random stream of a scenario's owners, and that of the first task's choices
+/// among them.
+const OWNERS_STREAM: u64 = 6;
+const FIRST_OWNER_STREAM: u64 = 1 << 32;
 
 /// Runs a scenario, with the tasks that `task` creates.
 fn run(

@@ -366,7 +366,8 @@ impl Turn<'_> {
                 hctx.nr_waited += usize::from(hctx.nr_waited > 0);
                 hctx.backlog.push_front(rq);
                 is_busy = self.dispatch_waiting(driver);
-                if self.answer_if_not_issued() && !charge.is_none() {
+                let is_undone = self.answer_if_not_issued() || plants!(RefundIssued);
+                if is_undone && !charge.is_none() {
                     self.hctx.refund_nowait(owner, charge);
                 }
             } else {

@@ -4,7 +4,7 @@
 //! The check counts parts by size alone, so it may expect fewer tags than the layer gathers. It
 //! skips disks with tag classes, where no bio gathers. It also skips devices that fail, because
 //! there a retry may hold back a part that has its tag, and disks with a scheduler, which holds
-//! back parts as well.
+//! back parts as well. With owners no bio gathers.
 
 use super::bios::Bios;
 use super::cover::Piece;
@@ -37,6 +37,11 @@ impl Gathers {
                 && !has_classes,
             nr_requests: vec![nr_requests; policy.nr_hw_queues as usize],
         }
+    }
+
+    /// Records that the disk has owners.
+    pub(crate) fn set_has_owners(&mut self) {
+        self.is_on = false;
     }
 
     /// Records how many tags of a context may be in use.

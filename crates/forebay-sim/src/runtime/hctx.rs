@@ -111,6 +111,9 @@ impl Hctx {
         if world.disk.policy.io_timeout_ns > 0 {
             core.set_late_requests(Arc::new(world.late.clone()));
         }
+        if let Some(owners) = &world.owners {
+            owners.pass_to(&mut core, self.at, &mut world.checks());
+        }
         let mut driver = DriverState::new(self.at, depth + 1);
         // The owner of a context commits by itself.
         driver.begins_in_wait = world.begins_in_wait && self.is_shared;

@@ -65,7 +65,9 @@ impl Admission {
     /// Returns whether no admitted request waits here. Requests that wait for their owner are not
     /// admitted yet (OW3).
     pub(super) fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
+        self.classes.is_empty()
+            && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
+            && (!plants!(HoldFreeze) || self.owned.as_ref().is_none_or(OwnedQueues::is_empty))
     }
 
     /// Returns all requests that wait here.
@@ -145,7 +147,10 @@ impl HardwareContext {
     /// Returns the time at which a limit may let a request go (OW6).
     #[inline]
     pub(super) fn limits_next_ns(&self) -> u64 {
-        self.owned().map_or(NO_DEADLINE, OwnedQueues::next_ns)
+        match self.owned() {
+            Some(owned) if !plants!(ForgetDeadline) => owned.next_ns(),
+            _ => NO_DEADLINE,
+        }
     }
 
     #[inline]
@@ -400,7 +405,7 @@ impl Turn<'_> {
         }
         if let Some(owned) = owned
             && backlog.is_empty()
-            && self.gates.enter
+            && (self.gates.enter || plants!(LeaveFrozen))
             && let Some(released) = owned.release(self.now, device.is_failed())
         {
             self.released(released);
