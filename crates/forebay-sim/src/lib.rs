@@ -52,6 +52,7 @@ mod heap;
 pub mod histories;
 pub mod hold;
 mod image;
+mod job_owner;
 mod jobs;
 pub mod lab;
 mod late;
@@ -82,6 +83,7 @@ pub use forebay_core::{
     Gate, LateRequest, LateStage, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size,
 };
 pub use forebay_model::{FaultRule, machines, parse_time_ns};
+pub use job_owner::{BadJobOwner, JobOwner};
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use late::Late;
 pub use plant::Plant;

@@ -179,6 +179,7 @@ impl Turning for TaskTurn<'_, '_> {
         world.checks().runs.left(at, turned.deadline());
         // Only requests that wait for their owner are left.
         let is_held_back = turned.is_drained() && turned.work_left();
+        self.hctx.is_held_back.set(is_held_back && turned.deadline().is_some());
         if is_held_back && gates.enter && gates.dispatch && turned.deadline().is_none() {
             world.fail(broken(rules::OW6, format!("context {at} has none")));
         }
