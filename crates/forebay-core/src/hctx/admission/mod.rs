@@ -190,6 +190,15 @@ impl HardwareContext {
         }
     }
 
+    /// Counts a NOWAIT request that was issued for its owner, of which `number` is the number.
+    pub(super) fn count_nowait(&self, number: u32, flags: BioFlags, nr_ios: u32, bytes: u64) {
+        if let Some(Admission { owned: Some(owned), classes, .. }) = self.admission.as_deref()
+            && !classes.may_reserve(flags)
+        {
+            owned.note_start(number, nr_ios, bytes);
+        }
+    }
+
     /// Counts for its owner that a request has waited for its tag.
     pub(super) fn count_owners_wait(&self, rq: &Request, waited_ns: u64) {
         if let Some(owned) = self.owned() {

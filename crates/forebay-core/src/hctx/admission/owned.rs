@@ -317,6 +317,14 @@ impl OwnedQueues {
         }
     }
 
+    /// Counts a request of an owner that has not waited. `number` is that of the owner in its
+    /// origin.
+    pub(super) fn note_start(&self, number: u32, nr_ios: u32, bytes: u64) {
+        if let Some(owner) = self.owners.numbered(number) {
+            owner.counters().note_start(nr_ios, bytes, None);
+        }
+    }
+
     /// Counts a request of an owner that waited for its tag. `number` is that of the owner in its
     /// origin.
     pub(super) fn note_tag_wait(&self, number: u32, nr_ios: u32, waited_ns: u64) {
