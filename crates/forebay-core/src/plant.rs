@@ -112,6 +112,18 @@ mod chosen {
         KeepCounts: "",
         /// A new scheduler does not count the requests at the device that were given up.
         ForgetGivenUp: "Q5:",
+        /// A request leaves the queue of its owner, and is not charged.
+        PassLimit: "OW1:",
+        /// A merged request is charged as one I/O.
+        ChargeOne: "OW1:",
+        /// A NOWAIT request that was issued gets its charge back.
+        RefundIssued: "OW1:",
+        /// A freeze waits for the requests that wait for their owner.
+        HoldFreeze: "OW3:",
+        /// Requests leave the queues of their owners while the disk is frozen.
+        LeaveFrozen: "R5:",
+        /// Requests that a limit holds back have no deadline.
+        ForgetDeadline: "OW6:",
         /// The wake policy counts freed tags twice.
         CountTwice: "T3:",
         /// A thread that was woken for tags does not ask for them again.
@@ -142,8 +154,8 @@ mod chosen {
         KeepHold: "F5:",
         /// A flush is issued for one of the requests that wait for it.
         FlushSingly: "F6:",
-        /// A request that overlaps a retry is issued.
-        PassRetry: "A1:",
+        /// A request that overlaps a retry is issued: beside it, or before it (A2).
+        PassRetry: "A",
         /// A write is tried again although a later one may have overtaken it.
         RetryOvertaken: "A2:",
         /// Requests over their time limit are not noticed.
@@ -195,6 +207,8 @@ mod chosen {
                     | PassRetry
                     | RetryOvertaken
                     | NeedAll
+                    | HoldFreeze
+                    | LeaveFrozen
                     | HoldIdle
             )
         }

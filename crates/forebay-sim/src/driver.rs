@@ -431,6 +431,8 @@ impl Port<'_> {
         (row.command, row.is_applied) = (command, false);
         row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces, is_refused));
+        let verdict = checks.owners.issue(&row.pieces, &checks.bios, *now);
+        checks.expect(verdict);
         for piece in &row.pieces {
             checks.order.issue(state.hctx, piece.slot, &checks.bios);
         }

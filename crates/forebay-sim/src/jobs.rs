@@ -3,14 +3,18 @@
 use crate::coroutine::Task;
 use crate::cpu_costs::CpuCosts;
 use crate::device_spec::DeviceSpec;
+use crate::job_owner::JobOwner;
 use crate::plant::Plant;
 use crate::scenario::Scenario;
+use crate::scenario::owners::{NewOwner, OwnerSettings};
 use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
 use crate::wake::Wake;
-use forebay_core::{BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy};
+use forebay_core::{
+    BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy, WeightBy,
+};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
@@ -43,6 +47,13 @@ pub enum JobError {
         /// The option.
         option: &'static str,
     },
+    /// A job cannot be an owner of I/O with its limits or its weight.
+    Owner {
+        /// The job.
+        job: String,
+        /// The reason.
+        why: String,
+    },
     /// The region of a job is not valid.
     Region(RegionError),
     /// A fault rule of the disk is not simulated, or never has its effect.
@@ -73,6 +84,7 @@ impl fmt::Display for JobError {
             JobError::Option { job, option } => {
                 write!(f, "{job}: {option} is not simulated; leave it out")
             }
+            JobError::Owner { job, why } => write!(f, "{job}: {why}"),
             JobError::Fault { rule, why } => write!(f, "{rule}: {why}"),
             JobError::Region(error) => error.fmt(f),
             JobError::LargestRequest { kib, block_kib } => write!(
@@ -212,11 +224,13 @@ pub fn run_jobs(
             return Err(JobError::Option { job: job.name.clone(), option });
         }
     }
+    let owners = owners(jobs, &disk.policy)?;
     let is_large = jobs.iter().flat_map(units).all(|bs| bs.is_multiple_of(4096));
     let block = if is_large { 4096 } else { 512 };
     let capacity_bytes = disk.device.capacity_bytes().unwrap_or_else(|| capacity(jobs));
     let tasks = plan(jobs, seed, block, capacity_bytes)?;
-    let scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
+    let mut scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
+    scenario.owners = owners;
     disk.check_limits(&scenario.limits)?;
     disk.check_faults(&scenario.limits)?;
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
@@ -264,9 +278,38 @@ fn not_simulated(job: &Job) -> Option<&'static str> {
         ("startdelay", !job.start_delay.is_zero()),
         ("loops", job.loops > 1),
         ("fdatasync", job.fdatasync > 0),
-        ("weight and throttle_ options", !job.owner.is_empty()),
     ];
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+}
+
+/// Returns the owners of the disk: each clone of a job that has limits or a weight, in the order of
+/// [`plan`].
+fn owners(jobs: &[Job], policy: &Policy) -> Result<Option<OwnerSettings>, JobError> {
+    let mut first = Vec::new();
+    for job in jobs {
+        let error = |why: String| JobError::Owner { job: job.name.clone(), why };
+        let owner = JobOwner::of(job).map_err(|bad| error(bad.to_string()))?;
+        let Some(JobOwner { limits, weight }) = owner else { continue };
+        let option = job.owner.first().map_or("weight", |(option, _)| option);
+        if policy.emulation.threads_wait_for_tags() {
+            let wake = policy.emulation.wake_policy().name();
+            let why = format!("wake={wake}: expected fair beside {option}; leave one of them out");
+            return Err(error(why));
+        }
+        if weight.is_some() && policy.nr_hw_queues > 1 {
+            let nr = policy.nr_hw_queues;
+            let why = format!(
+                "nr_hw_queues={nr}: expected 1 beside a weight, which orders the I/O of one \
+                 context"
+            );
+            return Err(error(why));
+        }
+        first.extend((0..job.numjobs).map(|_| NewOwner { parent: None, weight, limits }));
+    }
+    let has_weights = first.iter().any(|owner| owner.weight.is_some());
+    let by = WeightBy::default();
+    let is_any = !first.is_empty();
+    Ok(is_any.then_some(OwnerSettings { by, has_weights, first, changes: 0, none: 0 }))
 }
 
 /// Creates a task for each clone of each job.
@@ -276,13 +319,15 @@ fn plan(
     block: u32,
     capacity_bytes: u64,
 ) -> Result<Vec<JobTask>, JobError> {
-    let mut tasks = Vec::new();
+    let (mut tasks, mut nr_owners) = (Vec::new(), 0);
     for (at, job) in jobs.iter().enumerate() {
         let region = job.region(capacity_bytes).map_err(JobError::Region)?;
         for clone in 0..job.numjobs {
             let generator = Ops::new(&job.workload(region, clone.into(), seed));
             let (job, place) = (job.clone(), (at, clone));
-            tasks.push(JobTask { job, place, generator, block: block.into() });
+            nr_owners += u32::from(!job.owner.is_empty());
+            let owner = if job.owner.is_empty() { 0 } else { nr_owners };
+            tasks.push(JobTask { job, place, generator, block: block.into(), owner });
         }
     }
     Ok(tasks)
@@ -332,5 +377,6 @@ fn scenario(
         bound: u64::MAX,
         file: None,
         faults: disk.faults.clone(),
+        owners: None,
     }
 }

@@ -53,12 +53,15 @@ mod heap;
 pub mod histories;
 pub mod hold;
 mod image;
+mod job_owner;
 mod jobs;
 pub mod lab;
 mod late;
 mod live_tags;
 pub mod nbd;
 mod own_call;
+#[cfg(test)]
+mod owner_shares;
 mod plant;
 mod runtime;
 mod scenario;
@@ -81,6 +84,7 @@ pub use forebay_core::{
     Gate, LateRequest, LateStage, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size,
 };
 pub use forebay_model::{FaultRule, machines, parse_time_ns};
+pub use job_owner::{BadJobOwner, JobOwner};
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use late::Late;
 pub use plant::Plant;
@@ -128,7 +132,8 @@ impl Default for Options {
 /// The broken rule, and how to reproduce it.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
-    let (scenario, load) = scenario::swarm(&mut random, options);
+    let (mut scenario, load) = scenario::swarm(&mut random, options);
+    scenario.owners = scenario::owners::draw(&mut Random::new(seed, OWNERS_STREAM), &scenario);
     let changes = Changes::draw(seed, &scenario.policy);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
@@ -143,6 +148,11 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>>
 
 /// The number of the random stream of the first task. Streams below have other uses.
 const FIRST_TASK_STREAM: u64 = 16;
+
+/// The number of the random stream of a scenario's owners, and that of the first task's choices
+/// among them.
+const OWNERS_STREAM: u64 = 7;
+const FIRST_OWNER_STREAM: u64 = 1 << 32;
 
 /// Runs a scenario, with the tasks that `task` creates.
 fn run(

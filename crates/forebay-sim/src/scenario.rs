@@ -3,6 +3,8 @@
 //! A draw switches features on and off, so that each seed uses a few of them heavily rather than
 //! all of them moderately.
 
+pub(crate) mod owners;
+
 use crate::Options;
 use crate::cpu_costs::CpuCosts;
 use crate::engine::Engine;
@@ -17,6 +19,7 @@ use forebay_core::{
     WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
+use owners::OwnerSettings;
 
 /// A device, the layer's settings, and how tasks are interleaved.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub(crate) struct Scenario {
     pub(crate) file: Option<FileSettings>,
     /// Further faults of the device, by rules.
     pub(crate) faults: Vec<FaultRule>,
+    /// The owners of the disk, if it has any.
+    pub(crate) owners: Option<OwnerSettings>,
 }
 
 impl Scenario {
@@ -112,6 +117,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         file: None,
         faults: Vec::new(),
+        owners: None,
         limits,
     };
     scenario.choose(options);

@@ -228,6 +228,7 @@ impl ScenarioSpec {
                 sync_elsewhere: file.foreign_syncs,
             }),
             faults: disk.faults.clone(),
+            owners: None,
         }
     }
 }

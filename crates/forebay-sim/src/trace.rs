@@ -6,7 +6,7 @@ use std::fmt;
 const NR_SHOWN: usize = 64;
 
 /// The number of kinds of events.
-pub(crate) const NR_KINDS: usize = Kind::Withdraw as usize + 1;
+pub(crate) const NR_KINDS: usize = Kind::Owner as usize + 1;
 
 /// The kind of an event. Each variant documents the meaning of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub(crate) enum Kind {
     OwnCall,
     /// The driver begins a command that was left to a task: context, tag.
     Withdraw,
+    /// An owner was changed, added or removed: its number, 0.
+    Owner,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,7 @@ use crate::plant::Plant;
 use crate::runtime::budget::Budget;
 use crate::runtime::hctx::{Hctx, Inner};
 use crate::runtime::mailbox::Mailbox;
+use crate::runtime::owners::DiskOwners;
 use crate::runtime::run_queue::{RunAfter, RunQueue, WorkerSettings};
 use crate::scenario::Scenario;
 use crate::scheduler::Scheduler;
@@ -60,6 +61,7 @@ pub(crate) struct World {
     pub(crate) hctxs: Vec<Rc<Hctx>>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) budget: Option<Budget>,
+    pub(crate) owners: Option<DiskOwners>,
     pub(crate) holds: Cell<Holds>,
     /// A lock that a task holds while it closes or opens a gate.
     pub(crate) are_gates_locked: Cell<bool>,
@@ -97,7 +99,8 @@ impl World {
         let nr_hctxs = policy.nr_hw_queues as usize;
         let layer_limits = plant.map_or(limits, |plant| plant.limits(limits));
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
-        let checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
+        let mut checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
+        let owners = scenario.owners.map(|owners| DiskOwners::new(owners, &mut checks));
         let world = World {
             seed,
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, times, stream(1)),
@@ -115,6 +118,7 @@ impl World {
             hctxs: (0..nr_hctxs).map(|at| Rc::new(Hctx::new(at))).collect(),
             mailboxes: (0..nr_tasks).map(|_| Mailbox::default()).collect(),
             budget: budget.map(|budget| Budget::new(&budget)),
+            owners,
             holds: Cell::default(),
             are_gates_locked: Cell::new(false),
             run_queue,
@@ -132,6 +136,11 @@ impl World {
         };
         world.hctxs[0].open(&world);
         Rc::new(world)
+    }
+
+    /// Returns a random stream of the run.
+    pub(crate) fn stream(&self, nth: u64) -> Random {
+        Random::new(self.seed, nth)
     }
 
     #[inline]

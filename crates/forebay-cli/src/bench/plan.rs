@@ -100,7 +100,7 @@ struct Needs {
 
 impl Needs {
     fn add(&mut self, job: &Job, owner: Option<OwnerPlan>) {
-        self.has_weight |= owner.is_some_and(|owner| owner.weight.is_some());
+        self.has_weight |= owner.is_some_and(OwnerPlan::has_weight);
         self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         self.iodepth = self.iodepth.max(job.iodepth);
         self.fixed |= job.fixedbufs == Some(true);

@@ -21,7 +21,11 @@ const HONOURED: &[&str] = &[
     "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
     "blockalign", "size", "offset", "io_size", "number_ios", "iodepth",
     "iodepth_batch", "iodepth_batch_complete_max", "numjobs", "runtime",
-    "time_based", "fsync", "end_fsync", "fsync_on_close",
+    "time_based", "fsync", "end_fsync", "fsync_on_close", "weight", "throttle_iops",
+    "throttle_bps", "throttle_read_iops", "throttle_read_bps", "throttle_write_iops",
+    "throttle_write_bps", "throttle_iops_burst", "throttle_bps_burst",
+    "throttle_read_iops_burst", "throttle_read_bps_burst", "throttle_write_iops_burst",
+    "throttle_write_bps_burst",
 ];
 
 /// Options about the device, or about files.

@@ -361,14 +361,17 @@ impl Turn<'_> {
             } else if must_wait {
                 self.answer(rq, BlockStatus::Again);
             } else if let Some(charge) = hctx.charge_nowait(&rq, self.now) {
-                let (owner, nr_ios, bytes) = (rq.origin.owner(), rq.nr_bios, rq.len);
+                let (owner, flags) = (rq.origin.owner(), rq.flags);
+                let (nr_ios, bytes) = (rq.nr_bios, rq.len);
                 // A request that may use a reserved tag goes before those that may not.
                 hctx.nr_waited += usize::from(hctx.nr_waited > 0);
                 hctx.backlog.push_front(rq);
                 is_busy = self.dispatch_waiting(driver);
-                match self.answer_if_not_issued() {
-                    true => self.hctx.refund_nowait(owner, charge),
-                    false => self.hctx.count_nowait(owner, nr_ios, bytes),
+                let is_undone = self.answer_if_not_issued() || plants!(RefundIssued);
+                if !is_undone {
+                    self.hctx.count_nowait(owner, flags, nr_ios, bytes);
+                } else if !charge.is_none() {
+                    self.hctx.refund_nowait(owner, charge);
                 }
             } else {
                 self.answer(rq, BlockStatus::Again);

@@ -196,6 +196,8 @@ fn nowait_io_ends_at_once_if_a_limit_refuses_it() {
     }
     assert_eq!(owned.issued(), [0]);
     assert_eq!(owned.bench.ends(), [(1, Err(BlockStatus::Again))]);
+    let stats = owned.owner(1).stats();
+    assert_eq!((stats.ios, stats.bytes), (1, K4), "the first one has started");
     owned.bench.finish();
 }
 
@@ -206,6 +208,7 @@ fn nowait_io_that_is_not_issued_is_refunded() {
     owned.queue(1, Op::Read, BioFlags::NOWAIT, (0, 1), 0);
     owned.bench.turn();
     assert_eq!(owned.bench.ends(), [(0, Err(BlockStatus::Again))]);
+    assert_eq!(owned.owner(1).stats().ios, 0, "it has not started");
     owned.reads(1, [1]);
     assert_eq!(owned.issued(), [1], "the bucket is full again");
     owned.bench.finish();

@@ -139,7 +139,7 @@ impl Bios {
         (row.serial, row.op, row.flags, row.block) = (serial, bio.op, bio.flags, bio.start / size);
         (row.queued_at, row.queued_ns, row.is_cut) = (clock, now, false);
         (row.is_given_up, row.is_kept) = (false, false);
-        row.is_tried = false;
+        (row.is_tried, row.limited_by) = (false, bio.origin.owner());
         row.set_idle((bio.len / size) as usize);
         row.values.clear();
         row.values.resize(if bio.op == Op::Read { row.units.len() } else { 0 }, u64::MAX);

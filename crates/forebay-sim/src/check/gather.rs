@@ -4,7 +4,7 @@
 //! The check counts parts by size alone, so it may expect fewer tags than the layer gathers. It
 //! skips disks with tag classes, where no bio gathers. It also skips devices that fail, because
 //! there a retry may hold back a part that has its tag, and disks with a scheduler, which holds
-//! back parts as well.
+//! back parts as well. With owners no bio gathers.
 
 use super::bios::Bios;
 use super::cover::Piece;
@@ -41,6 +41,11 @@ impl Gathers {
 
     /// Checks nothing from now on: a scheduler may be chosen.
     pub(crate) fn leave_out(&mut self) {
+        self.is_on = false;
+    }
+
+    /// Records that the disk has owners.
+    pub(crate) fn set_has_owners(&mut self) {
         self.is_on = false;
     }
 

@@ -11,6 +11,7 @@
 //! - [`gates`]: one task holds the token at a time, and nothing is dispatched behind a closed gate
 //!   (R5).
 //! - [`gather`]: a split bio gathers tags before its first part is issued (T14).
+//! - [`owners`]: the limits of owners (OW1).
 //! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10).
 //! - [`runs`]: runs of hardware contexts, deadlines and time limits (R1 to R4, R6, W7, H1).
 //! - [`drained`]: nothing is left in the layer at the end of a run.
@@ -37,6 +38,7 @@ pub(crate) mod limits;
 pub(crate) mod lines;
 mod memory;
 pub(crate) mod order;
+pub(crate) mod owners;
 mod promises;
 pub(crate) mod register;
 mod retries;
@@ -55,6 +57,7 @@ use gather::Gathers;
 use lines::LineWakes;
 use memory::Memory;
 use order::Order;
+use owners::OwnerLimits;
 use register::Register;
 use retries::Retries;
 use runs::RunLog;
@@ -102,6 +105,7 @@ pub(crate) struct Checks {
     pub(crate) gates: Gatekeeper,
     pub(crate) gathers: Gathers,
     pub(crate) depths: Depths,
+    pub(crate) owners: OwnerLimits,
     pub(crate) waits: Waits,
     pub(crate) lines: LineWakes,
     pub(crate) runs: RunLog,
@@ -131,6 +135,7 @@ impl Checks {
             gates: Gatekeeper::new(nr_hctxs),
             gathers: Gathers::new(policy, &limits, bound > 0),
             depths: Depths::new(policy, &limits),
+            owners: OwnerLimits::new(policy, limits.logical_block_size),
             waits,
             lines: LineWakes::default(),
             runs: RunLog::new(nr_hctxs),
@@ -154,6 +159,11 @@ impl Checks {
         self.durable.reset();
         self.retries.reset();
         self.broken = None;
+    }
+
+    /// Records that a context lets a bio in.
+    pub(crate) fn let_in(&mut self, hctx: usize, slot: u32) {
+        self.owners.accept(hctx, slot, self.bios.row(slot), self.trace.now);
     }
 
     #[inline]

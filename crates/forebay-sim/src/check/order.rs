@@ -8,7 +8,8 @@
 //!   bound.
 //!
 //! If threads wait for tags instead of their bios, each thread's own bios are in order. A scheduler
-//! has an order of its own, so disks with one are not checked here.
+//! has an order of its own, so disks with one are not checked here. Nor are those with owners,
+//! except for NOWAIT bios: limits and weights decide about the others.
 
 use super::bios::{Bios, Stage};
 use super::{Verdict, broken, rules};
@@ -58,6 +59,7 @@ pub(crate) struct Order {
     /// Each owner has a line of its own.
     by_owner: bool,
     is_scheduled: bool,
+    has_owners: bool,
 }
 
 impl Order {
@@ -68,12 +70,18 @@ impl Order {
             bound,
             by_owner: policy.emulation.threads_wait_for_tags(),
             is_scheduled: !policy.scheduler.is_none(),
+            has_owners: false,
         }
     }
 
     /// Checks no order from now on: a scheduler may be chosen.
     pub(crate) fn leave_out(&mut self) {
         self.is_scheduled = true;
+    }
+
+    /// Records that the disk has owners.
+    pub(crate) fn set_has_owners(&mut self) {
+        self.has_owners = true;
     }
 
     /// Records that a context accepts a bio.
@@ -91,7 +99,7 @@ impl Order {
             }
             return;
         }
-        if row.flags.intersects(CLASSES) {
+        if row.flags.intersects(CLASSES) || self.has_owners {
             return;
         }
         if arrivals.lines.len() <= at {

@@ -2,9 +2,9 @@
 //!
 //! The letters: T for tags and tag waits, R for runs of a hardware context, W for
 //! waiting tasks and leaders, I for plugs, K for the driver's contract, F for flushes, A for
-//! retries, H for time limits, P2 for durability (a violation of F2 or F4 shows as one of P2). The
-//! other rules have no letter. The code that ensures a rule, in `forebay-core` or in the library's
-//! `runtime`, also documents why the rule holds.
+//! retries, H for time limits, OW for owners, P2 for durability (a violation of F2 or F4 shows as
+//! one of P2). The other rules have no letter. The code that ensures a rule, in `forebay-core` or
+//! in the library's `runtime`, also documents why the rule holds.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";
@@ -22,6 +22,10 @@ pub(crate) const T14: &str = "T14: a split bio that gathers tags takes none befo
 
 pub(crate) const Q5: &str = "Q5: the device has no more requests than the device depth";
 pub(crate) const Q8: &str = "Q8: a scheduler changes only while no admitted bio is in its context";
+
+pub(crate) const OW1: &str = "OW1: the I/O of an owner keeps every limit";
+pub(crate) const OW3: &str = "OW3: a freeze does not wait for I/O that waits for its owner";
+pub(crate) const OW6: &str = "OW6: while a limit holds I/O back, there is a deadline";
 
 pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
 pub(crate) const R2: &str = "R2: a run is requested after the work is published";
@@ -76,8 +80,8 @@ pub(crate) const NOWAIT: &str = "a NOWAIT bio does not wait";
 pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
-/// The rules of tags, of runs and of waits, in order.
-pub const RULES: [&str; 27] = [
-    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, R1, R2, R3, R4, R5, R6, W1, W2,
-    W3, W4, W5, W7,
+/// The rules of tags, of schedulers, of owners, of runs and of waits, in order.
+pub const RULES: [&str; 30] = [
+    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, OW1, OW3, OW6, R1, R2, R3, R4,
+    R5, R6, W1, W2, W3, W4, W5, W7,
 ];

@@ -21,6 +21,7 @@ pub(crate) fn why(world: &World, how: &str) -> Broken {
 
 fn find(world: &World) -> Verdict {
     world.hctxs.iter().try_for_each(|hctx| commands(hctx))?;
+    world.hctxs.iter().try_for_each(|hctx| frozen(world, hctx))?;
     world.hctxs.iter().try_for_each(|hctx| lost_run(world, hctx))?;
     (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
     leader(&world.hctxs[0])?;
@@ -50,6 +51,18 @@ fn commands(hctx: &Hctx) -> Verdict {
         return broken(rules::COMMITS, format!("context {at}: {nr_queued} have not begun"));
     }
     Ok(())
+}
+
+/// Checks for a frozen context that is not drained although only bios wait that have an owner.
+fn frozen(world: &World, hctx: &Hctx) -> Verdict {
+    let inner = hctx.inner.borrow();
+    let Some(inner) = &*inner else { return Ok(()) };
+    let is_kept = !hctx.is_drained.get() && inner.driver.is_idle() && !hctx.run.gates().enter;
+    let checks = world.checks();
+    match is_kept && checks.owners.has_waiting(hctx.at, &checks.bios) {
+        true => broken(rules::OW3, format!("context {}, with nothing at the device", hctx.at)),
+        false => Ok(()),
+    }
 }
 
 /// Checks that a task will read the inbox if it is not empty.

@@ -81,5 +81,6 @@ fn scenario(script: &Script, seed: u64) -> Scenario {
         bound: OVERTAKEN_MAX_WITH_FAULTS,
         file: None,
         faults: Vec::new(),
+        owners: None,
     }
 }

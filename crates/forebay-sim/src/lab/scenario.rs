@@ -56,5 +56,6 @@ pub(super) fn scenario(
         makes_own_calls: false,
         begins_in_wait: false,
         faults: Vec::new(),
+        owners: None,
     }
 }

@@ -31,6 +31,9 @@ impl Thread<'_> {
         };
         if is_in_force {
             (0..nr_hctxs).for_each(|at| world.checks().gates.shut(at));
+            if gate == Gate::Frozen {
+                world.checks().owners.frozen(world.now());
+            }
             if and_freezes {
                 self.close_and_open(Gate::Frozen, closed_ns / 2, false);
             }

@@ -53,6 +53,8 @@ pub(crate) struct Hctx {
     pub(crate) is_drained: Cell<bool>,
     /// Whether the last turn left admitted requests, none of them at the device.
     pub(crate) is_stranded: Cell<bool>,
+    /// Whether the last turn left nothing but requests that limits of owners hold back.
+    pub(crate) is_held_back: Cell<bool>,
     /// The number of tasks that are publishing requests and have not yet requested a run.
     pub(crate) nr_publishing: Cell<u32>,
     /// The number of turns before the next check of the whole structure.
@@ -87,6 +89,7 @@ impl Hctx {
             waits_until_ns: Cell::new(None),
             is_drained: Cell::new(true),
             is_stranded: Cell::new(false),
+            is_held_back: Cell::new(false),
             nr_publishing: Cell::new(0),
             nr_turns_to_check: Cell::new(0),
             counters: Arc::default(),
@@ -110,6 +113,9 @@ impl Hctx {
         }
         if world.disk.policy.io_timeout_ns > 0 {
             core.set_late_requests(Arc::new(world.late.clone()));
+        }
+        if let Some(owners) = &world.owners {
+            owners.pass_to(&mut core, self.at, &mut world.checks());
         }
         let mut driver = DriverState::new(self.at, depth + 1);
         // The owner of a context commits by itself.

@@ -18,6 +18,7 @@ pub(crate) mod gate;
 pub(crate) mod hctx;
 pub(crate) mod host;
 pub(crate) mod mailbox;
+pub(crate) mod owners;
 mod reap;
 pub(crate) mod run_queue;
 mod spare;

@@ -9,7 +9,7 @@ use crate::runtime::thread::{Io, Thread};
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use forebay_core::{
-    Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Segment, Segments, SubmitErrorKind,
+    Bio, BioFlags, Commit, Op, Origin, PlugPolicy, QueuedBio, Segment, Segments, SubmitErrorKind,
 };
 use std::rc::Rc;
 
@@ -61,6 +61,7 @@ impl Thread<'_> {
             let checks = &mut *guard;
             let serial = checks.bios.next_serial();
             let mut bio = bio_of(&io, slot, block_size, serial);
+            bio.origin = Origin::NONE.with_owner(self.owner);
             // The remaining bios must not end before the driver is done (H2).
             if world.disk.policy.io_timeout_ns > 0
                 && !slot.is_multiple_of(LENT_OF)

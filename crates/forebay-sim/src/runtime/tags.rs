@@ -19,6 +19,15 @@ pub(crate) struct TagCalls {
     awake: RefCell<Vec<usize>>,
     /// The limit of tags in use from the next turn on; 0: unchanged.
     nr_requests: Cell<u32>,
+    /// The owners of the disk have changed.
+    has_new_owners: Cell<bool>,
+}
+
+impl TagCalls {
+    /// Records that the owners of the disk have changed. The next turn passes them to the context.
+    pub(super) fn note_new_owners(&self) {
+        self.has_new_owners.set(true);
+    }
 }
 
 impl Thread<'_> {
@@ -48,6 +57,12 @@ impl Thread<'_> {
                 inner.nr_requests = nr_requests;
             });
             self.world.checks().gathers.limited(hctx.at, nr_requests);
+        }
+        if hctx.tags.has_new_owners.take()
+            && let Some(owners) = &self.world.owners
+        {
+            let mut checks = self.world.checks();
+            hctx.with_inner(|inner| owners.pass_to(&mut inner.core, hctx.at, &mut checks));
         }
         if hctx.with_inner(|inner| inner.core.has_lines()) {
             self.step();

@@ -56,6 +56,8 @@ pub(crate) struct Thread<'a> {
     pub(crate) id: usize,
     hctx: Rc<Hctx>,
     pub(crate) queue: SoftwareQueue,
+    /// The number of the owner of its next bios; 0: none.
+    pub(crate) owner: u32,
     /// The number of open plugs.
     pub(crate) level: u32,
     /// The boxes in the plug, with their levels, and those that have left it.
@@ -116,6 +118,7 @@ impl<'a> Thread<'a> {
             world,
             id,
             cpu,
+            owner: 0,
             level: 0,
             plugged: Vec::new(),
             outgoing: Vec::new(),

@@ -6,7 +6,7 @@ use crate::runtime::hctx::{Hctx, Inbox};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Step, Turning};
-use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Turned};
+use forebay_core::{BioFlags, Commit, Driver, Gates, Policy, QueuedBio, RunState, Turned};
 use std::rc::Rc;
 
 /// The fewest turns between two checks of the whole structure. There is one more for each bio in
@@ -95,6 +95,7 @@ impl Turning for TaskTurn<'_, '_> {
                 let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes_after_reap());
                 for slot in outside.drain(..) {
                     checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
+                    checks.let_in(hctx.at, slot);
                 }
             }
             let nr_sent = if *with_outgoing { thread.outgoing.len() } else { 0 };
@@ -105,8 +106,9 @@ impl Turning for TaskTurn<'_, '_> {
             for slot in slots.drain(..).chain(thread.outgoing.drain(..nr_sent)) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
                 checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
-                if !enter {
-                    outside.push(slot);
+                match enter || checks.bios.row(slot).flags.contains(BioFlags::NOWAIT) {
+                    true => checks.let_in(hctx.at, slot),
+                    false => outside.push(slot),
                 }
             }
         }
@@ -170,10 +172,17 @@ impl Turning for TaskTurn<'_, '_> {
         self.thread.retry_for_awake(self.hctx)
     }
 
-    fn record(&mut self, _gates: Gates, turned: Turned) {
+    fn record(&mut self, gates: Gates, turned: Turned) {
         self.hctx.is_drained.set(turned.is_drained());
         self.hctx.is_stranded.set(turned.is_stuck() && !turned.is_drained());
-        self.thread.world.checks().runs.left(self.hctx.at, turned.deadline());
+        let (world, at) = (&self.thread.world, self.hctx.at);
+        world.checks().runs.left(at, turned.deadline());
+        // Only requests that wait for their owner are left.
+        let is_held_back = turned.is_drained() && turned.work_left();
+        self.hctx.is_held_back.set(is_held_back && turned.deadline().is_some());
+        if is_held_back && gates.enter && gates.dispatch && turned.deadline().is_none() {
+            world.fail(broken(rules::OW6, format!("context {at} has none")));
+        }
     }
 
     fn deliver(&mut self) -> bool {
@@ -276,12 +285,16 @@ fn turn_core(
     let turned = hctx.with_port(world, |core, port| {
         if world.device_state.is_failed() {
             port.checks.bios.offline();
+            port.checks.owners.gone(hctx.at);
         }
         let nr_before = ended.len();
         let nr_issued = port.checks.trace.counts[Kind::Issue as usize];
         let turned = core.turn(port, now, gates, commit, ended);
         if world.device_state.is_given_up() {
             port.checks.bios.offline();
+        }
+        if world.device_state.is_failed() {
+            port.checks.owners.gone(hctx.at);
         }
         let checks = &mut *port.checks;
         checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight().into());

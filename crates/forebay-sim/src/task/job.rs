@@ -20,13 +20,16 @@ pub(crate) struct JobTask {
     pub(crate) generator: Ops,
     /// The logical block size.
     pub(crate) block: u64,
+    /// The number of the owner of its I/O; 0: none.
+    pub(crate) owner: u32,
 }
 
 /// Runs the job to its end.
 pub(crate) fn run(cpu: Cpu<'_>, task: JobTask) {
     let (world, id) = (Rc::clone(&cpu.world), cpu.id);
     world.note(Kind::Start, id as u64, id as u64);
-    let (thread, figures) = (Thread::new(cpu), Figures::new(world.now()));
+    let (mut thread, figures) = (Thread::new(cpu), Figures::new(world.now()));
+    thread.owner = task.owner;
     let mut clone =
         RunningClone { world, id, thread, task, figures, nr_writes: 0, ended: Vec::new() };
     clone.work();

@@ -1,5 +1,6 @@
 //! A task that draws its actions.
 
+use crate::FIRST_OWNER_STREAM;
 use crate::changes::Changes;
 use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
@@ -66,6 +67,7 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random, changes: Option<
         last: LastBio { op: Op::Read, flags: BioFlags::NONE, start: 0, end: 0 },
         ended: Vec::with_capacity(load.nr_bios as usize),
         charged: Vec::new(),
+        owner_random: world.stream(FIRST_OWNER_STREAM + id as u64),
         load,
         random,
         changes,
@@ -83,6 +85,8 @@ struct RandomTask<'a> {
     random: Random,
     /// Changes of the scheduler, if the scenario has some.
     changes: Option<Changes>,
+    /// For the choices among owners.
+    owner_random: Random,
     /// The number of bios that are still to be submitted.
     left: u32,
     last: LastBio,
@@ -121,6 +125,11 @@ impl LastBio {
 
 impl RandomTask<'_> {
     fn act(&mut self) {
+        if let Some(owners) = &self.thread.world.owners
+            && self.owner_random.chance(owners.settings.changes, 100)
+        {
+            self.thread.change_owners(&mut self.owner_random);
+        }
         if self.thread.nr_in_layer > IN_LAYER_MAX {
             return self.reap();
         }
@@ -191,10 +200,14 @@ impl RandomTask<'_> {
         for _ in 0..nr_plugs {
             self.thread.begin_plug();
         }
+        self.choose_owner();
         let mut charged = std::mem::take(&mut self.charged);
         for left in (1..=nr).rev() {
             if self.thread.world.budget.is_some() && charged.is_empty() {
                 self.charge(left, &mut charged);
+            }
+            if self.thread.world.owners.is_some() && self.owner_random.chance(1, 8) {
+                self.choose_owner();
             }
             let mut io = self.io();
             io.charge = charged.pop();
@@ -210,6 +223,13 @@ impl RandomTask<'_> {
         self.charged = charged;
         while self.thread.level > 0 && !self.random.chance(self.load.forget, 100) {
             self.thread.end_plug();
+        }
+    }
+
+    /// Chooses the owner of the next bios.
+    fn choose_owner(&mut self) {
+        if let Some(owners) = &self.thread.world.owners {
+            self.thread.owner = owners.draw(&mut self.owner_random);
         }
     }
 

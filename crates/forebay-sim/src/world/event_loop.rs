@@ -13,8 +13,8 @@ use crate::world::World;
 use std::cell::Cell;
 
 /// The limit of steps without progress of any bio or command. Beyond it, the run counts as stalled
-/// unless the device is still at work. (A task that freezes a disk may poll for so long while a
-/// straggler completes.)
+/// unless the device is still at work, or a limit holds requests back. (A task that freezes a disk
+/// may poll for so long while a straggler completes.)
 const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
 
 /// The state of the loop.
@@ -127,7 +127,9 @@ impl World {
         checks.progress_at = checks.trace.step;
         drop(checks);
         let is_at_work = self.scheduler.heap.borrow().is_device_at_work();
-        match is_at_work {
+        // A leader turns every few milliseconds while it waits for a limit.
+        let is_held_back = self.hctxs.iter().any(|hctx| hctx.is_held_back.get());
+        match is_at_work || is_held_back {
             true => Ok(()),
             false => Err(stall::why(self, "tasks run, and no bio and no command moves on")),
         }

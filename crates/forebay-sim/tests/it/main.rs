@@ -6,6 +6,7 @@ mod differential;
 mod histories;
 mod hold;
 mod nbd;
+mod owners;
 mod plants;
 mod same_bytes;
 mod seeds;

@@ -76,7 +76,9 @@ impl Admission {
     /// Returns whether no admitted request waits here. Requests that wait for their owner are not
     /// admitted yet (OW3).
     pub(super) fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
+        self.classes.is_empty()
+            && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
+            && (!plants!(HoldFreeze) || self.owned.as_ref().is_none_or(OwnedQueues::is_empty))
     }
 
     /// Returns all requests that wait here.
@@ -154,7 +156,10 @@ impl HardwareContext {
     /// Returns the time at which a limit may let a request go (OW6).
     #[inline]
     pub(super) fn limits_next_ns(&self) -> u64 {
-        self.owned().map_or(NO_DEADLINE, OwnedQueues::next_ns)
+        match self.owned() {
+            Some(owned) if !plants!(ForgetDeadline) => owned.next_ns(),
+            _ => NO_DEADLINE,
+        }
     }
 
     #[inline]
@@ -185,19 +190,21 @@ impl HardwareContext {
         }
     }
 
-    /// Counts a NOWAIT request for its owner, of this number.
-    pub(super) fn count_nowait(&self, number: u32, nr_ios: u32, bytes: u64) {
-        if let Some(owned) = self.owned() {
-            owned.note_start(number, nr_ios, bytes);
-        }
-    }
-
     /// Takes back the charge of a NOWAIT request that was not issued. `number` is that of its
     /// owner.
     #[cold]
     pub(super) fn refund_nowait(&mut self, number: u32, charge: OwnerCharge) {
         if let Some(owned) = self.owned() {
             owned.refund_nowait(number, charge);
+        }
+    }
+
+    /// Counts a NOWAIT request that was issued for its owner, of which `number` is the number.
+    pub(super) fn count_nowait(&self, number: u32, flags: BioFlags, nr_ios: u32, bytes: u64) {
+        if let Some(Admission { owned: Some(owned), classes, .. }) = self.admission.as_deref()
+            && !classes.may_reserve(flags)
+        {
+            owned.note_start(number, nr_ios, bytes);
         }
     }
 
@@ -417,7 +424,7 @@ impl Turn<'_> {
         }
         if let Some(owned) = owned
             && backlog.is_empty()
-            && self.gates.enter
+            && (self.gates.enter || plants!(LeaveFrozen))
             && let Some(released) = owned.release(self.now, device.is_failed())
         {
             self.released(released);

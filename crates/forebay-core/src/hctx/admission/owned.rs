@@ -30,6 +30,7 @@ use crate::hctx::turned::NO_DEADLINE;
 use crate::owner::{
     CostModel, FairId, FairQueue, Owner, OwnerCharge, Owners, WEIGHT_DEFAULT, WeightBy,
 };
+use crate::plant::plants;
 use crate::request::Request;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -239,9 +240,11 @@ impl OwnedQueues {
             let queue = &mut self.queues[number as usize];
             let rq = &queue.requests.front().expect("an owner in the fair order has requests").rq;
             let (op, nr_bios, len) = (rq.op, rq.nr_bios, rq.len);
+            let nr_charged = if plants!(ChargeOne) { 1 } else { nr_bios };
             if let Some(owner) = &queue.owner
                 && !is_gone
-                && let Err(at) = owner.charge(op, nr_bios, len, now)
+                && !plants!(PassLimit)
+                && let Err(at) = owner.charge(op, nr_charged, len, now)
             {
                 let until_ns = at.0.max(now + 1);
                 queue.held_until_ns = Some(until_ns);
@@ -315,7 +318,7 @@ impl OwnedQueues {
         }
     }
 
-    /// Counts a NOWAIT request that an owner has started. `number` is that of the owner in its
+    /// Counts a request of an owner that has not waited. `number` is that of the owner in its
     /// origin.
     pub(super) fn note_start(&self, number: u32, nr_ios: u32, bytes: u64) {
         if let Some(owner) = self.owners.numbered(number) {

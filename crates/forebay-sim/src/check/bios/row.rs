@@ -50,6 +50,8 @@ pub(crate) struct BioRow {
     pub(crate) serial: u64,
     pub(crate) op: Op,
     pub(crate) flags: BioFlags,
+    /// The number of the owner whose limits it counts against; 0: none.
+    pub(crate) limited_by: u32,
     /// The first block on the device.
     pub(crate) block: u64,
     pub(super) units: Vec<Unit>,
@@ -90,6 +92,7 @@ impl Default for BioRow {
             serial: 0,
             op: Op::Flush,
             flags: BioFlags::NONE,
+            limited_by: 0,
             block: 0,
             units: Vec::new(),
             nr_idle: 0,
