@@ -159,7 +159,7 @@ fn run_model(copy: &Patched, test: &str) -> Line {
 /// Returns the command that runs models of the program that has `test`.
 fn test_line(copy: &Patched, test: &str) -> Line {
     let target = if test.contains("::models::") { "--lib" } else { "--test loom" };
-    copy.cargo(&format!("test --profile models --package forebay-core {target}"), "loom")
+    copy.cargo(&format!("test --profile models --package forebay-core {target}"), "mutants/models")
         .variable("RUSTFLAGS", "--cfg blk_loom")
 }
 

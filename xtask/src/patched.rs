@@ -69,8 +69,9 @@ impl Patched {
         answer
     }
 
-    /// Returns a cargo command in the copy. It builds in the target directory of another gate, so
-    /// that their common dependencies are compiled once.
+    /// Returns a cargo command in the copy. It builds in a target directory that no other gate
+    /// uses: cargo gives the artifacts of a copy the names of those of the tree, and gates run side
+    /// by side. So one would run a program that another has just built.
     pub(crate) fn cargo(&self, arguments: &str, built_in: &str) -> Line {
         Line::cargo(arguments)
             .argument("--manifest-path".to_owned())

@@ -113,10 +113,12 @@ impl Test {
     fn build(&self, copy: &Patched) -> Line {
         let Test { package, target, .. } = self;
         match self.is_model {
-            // Uses the target directory of the gate `loom`, so that dependencies are built once.
             // Without optimization the models overflow their stacks.
             true => copy
-                .cargo(&format!("test --profile models --package {package} {target}"), "loom")
+                .cargo(
+                    &format!("test --profile models --package {package} {target}"),
+                    "planted/models",
+                )
                 .variable("RUSTFLAGS", "--cfg blk_loom"),
             // CI builds without incremental files; here each program is built many times.
             false => copy
