@@ -17,8 +17,9 @@ pub enum ControlError {
     Listen(#[from] ListenError),
     /// Other users may enter the directory, or own it.
     #[error(
-        "control socket {}: other users may enter its directory: use one of your own, such as \
-         after `mkdir -m 700 {}`", path.display(), directory.display()
+        "control socket {}: its directory {} {why}: run `chmod 700` on a directory of your own, \
+         or create one with `mkdir -m 700`",
+        path.display(), directory.display()
     )]
     Directory {
         /// Path of the socket.

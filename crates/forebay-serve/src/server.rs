@@ -218,14 +218,15 @@ impl Server {
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let control = || Control::new(Arc::clone(&self.shared.exports));
         let control = self.control.take().map(|socket| SmallServer::start(socket, control()));
-        let _control = control.transpose().map_err(system("cannot start a thread"))?;
+        let control = control.transpose().map_err(system("cannot start a thread"))?;
         let threads = Threads::start(&self.shared)?;
-        self.serve(threads, stop.as_fd(), observer)
+        self.serve(threads, control, stop.as_fd(), observer)
     }
 
     fn serve(
         &self,
         threads: Threads,
+        control: Option<SmallServer>,
         stop: BorrowedFd<'_>,
         observer: &mut dyn Observer,
     ) -> Result<(), ServeError> {
@@ -239,7 +240,8 @@ impl Server {
         );
         observer.stopping();
         let shared = &self.shared;
-        // Requests in flight must not wait for a limit.
+        // Requests in flight must not wait for a limit, and no client may set another.
+        drop(control);
         shared.exports.iter().for_each(|export| export.tenant.lift_limits());
         let note = |note| shared.log.line(now_ns(), note);
         let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);

@@ -53,6 +53,8 @@ impl Tenant {
 
     /// Passes limits to the owner, which is made for the first of them.
     fn apply(&self, limits: &Limits) -> Result<(), OwnerError> {
+        // Before the owner is made.
+        limits.check()?;
         let owner = match self.owner.get() {
             Some(owner) => owner,
             None if *limits == Limits::default() => return Ok(()),
@@ -66,9 +68,8 @@ impl Tenant {
 
     /// Removes all limits, so that no request in flight waits for one.
     pub(crate) fn lift_limits(&self) {
-        if let Some(owner) = self.owner.get() {
-            owner.set_limits(&Limits::default()).expect("no limits are good limits");
-        }
+        self.change_limits(|limits| *limits = Limits::default())
+            .expect("no limits are good limits");
     }
 
     /// Returns the counters of the owner. All are 0 until the export gets a limit.

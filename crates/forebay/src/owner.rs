@@ -80,7 +80,8 @@ impl Owner {
 
     /// Sets all limits. They apply together, beside those of the owners above. Units are I/Os or
     /// bytes per second; a rate of 0 is no limit. Waiting I/O is checked against the new limits: at
-    /// once in the shared hardware context, and at its next turn in a context that a thread owns.
+    /// once in the shared hardware context and in event loops, and with the next completion where a
+    /// thread that owns a context waits in the driver.
     ///
     /// In any time `t` an owner starts at most `burst + rate * t`, plus its largest I/O: I/O starts
     /// when the bucket is not negative, and the bucket keeps the debt. I/Os that merged in a plug

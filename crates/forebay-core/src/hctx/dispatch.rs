@@ -322,7 +322,7 @@ impl Turn<'_> {
             hctx.counters.tag.record_span(rq.unplugged_ns, self.now);
         }
         if has_waited {
-            let waited_ns = self.now.saturating_sub(rq.unplugged_ns);
+            let waited_ns = rq.waited_ns(self.now);
             hctx.count_owners_wait(rq, waited_ns);
             note_wait(rq, &mut hctx.splits, waited_ns);
         }

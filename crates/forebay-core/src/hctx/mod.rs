@@ -262,7 +262,7 @@ impl HardwareContext {
 
     /// Returns the time of the next deadline; [`NO_DEADLINE`] if there is none.
     #[inline]
-    fn next_at_ns(&self, gates: Gates) -> u64 {
+    fn next_at_ns(&self, now: u64, gates: Gates) -> u64 {
         // An opened gate runs the context by itself.
         let flush_ns = if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE };
         // The time limit counts even with nothing at the driver. A request that is issued before
@@ -271,9 +271,11 @@ impl HardwareContext {
             Some(elevator) if gates.dispatch => elevator.next_at_ns(),
             _ => NO_DEADLINE,
         };
-        let limits_ns = match gates.enter && gates.dispatch {
-            true => self.limits_next_ns(),
-            false => NO_DEADLINE,
+        // A time that has passed was of no use to this turn: no tag was free, or the driver was
+        // busy. A completion or a delayed run brings the next turn.
+        let limits_ns = match self.limits_next_ns() {
+            at_ns if gates.enter && gates.dispatch && at_ns > now => at_ns,
+            _ => NO_DEADLINE,
         };
         flush_ns.min(self.timeouts.next_ns()).min(scheduler_ns).min(limits_ns)
     }

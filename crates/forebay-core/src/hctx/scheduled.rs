@@ -68,9 +68,10 @@ impl HardwareContext {
     fn merge_oldest_into(&mut self, tag: Tag, now: u64) -> bool {
         let (nr_waited, limits) = (self.nr_waited, self.limits);
         let Some(mut rq) = self.pop_backlog() else { return false };
-        let (op, nr_bios, waited_ns) = (rq.op, rq.nr_bios, now.saturating_sub(rq.unplugged_ns));
+        let (op, nr_bios, waited_ns) = (rq.op, rq.nr_bios, rq.waited_ns(now));
         // A new NOWAIT request is in front of requests that have waited.
         if nr_waited > 0 && !rq.is_nowait() {
+            self.count_owners_wait(&rq, waited_ns);
             note_wait(&mut rq, &mut self.splits, waited_ns);
         }
         match merge::try_join(&limits, self.queued_mut(tag), rq) {

@@ -237,6 +237,20 @@ impl FairQueue {
         }
     }
 
+    /// Takes the I/O of an owner out of the order for a time, because a limit holds it back. Unlike
+    /// an owner without I/O, it returns ([`enqueue`](Self::enqueue)) with the tag that it has, also
+    /// if all others are held back with it. So weights hold among owners below one limit.
+    ///
+    /// # Panics
+    /// Panics if no I/O of the owner is queued, or the owner was removed.
+    pub fn hold_back(&mut self, owner: FairId) {
+        let mut at = self.dequeue(owner);
+        while at != TOP && !self.nodes[at as usize].is_ready() {
+            self.take(at);
+            at = self.nodes[at as usize].parent;
+        }
+    }
+
     /// Records that an I/O of an owner is no longer queued, and does not go: it was merged into
     /// another, or has failed.
     ///

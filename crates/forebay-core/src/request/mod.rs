@@ -210,6 +210,14 @@ impl Request {
         self.flags.contains(BioFlags::NOWAIT)
     }
 
+    /// Returns how long ago the request left its plug. 0 if turns received no time then.
+    pub(crate) fn waited_ns(&self, now: u64) -> u64 {
+        match self.unplugged_ns {
+            0 => 0,
+            unplugged_ns => now.saturating_sub(unplugged_ns),
+        }
+    }
+
     /// Records on all bios, which are linked ([`seal`](Self::seal)), that a limit has held the
     /// request back. It is not a part of a bio.
     pub(crate) fn note_limit_wait(&mut self, waited_ns: u64) {

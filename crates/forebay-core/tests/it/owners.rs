@@ -163,6 +163,41 @@ fn weights_decide_which_requests_enter_the_scheduler() {
 }
 
 #[test]
+fn weights_hold_among_owners_below_one_limit() {
+    let free = (100, Limits::default());
+    let mut owned = Owned::new(policy(), &[(100, iops(1000)), free, free]);
+    let parent = owned.owner(1).id();
+    let children = ["light", "heavy"]
+        .map(|name| owned.owners.add(name, Some(parent), 0).expect("a new name").id().number());
+    owned.owner(children[1]).set_weight(400);
+    owned.publish();
+    owned.reads(children[0], 0..60);
+    owned.reads(children[1], 100..160);
+    let mut order = owned.issued();
+    while order.len() < 50 {
+        owned.bench.finish_running();
+        owned.bench.turn_after(MS);
+        order.extend(owned.issued());
+    }
+    let nr_light = order.iter().filter(|page| **page < 100).count();
+    assert!((9..=12).contains(&nr_light), "{nr_light}: {order:?}");
+}
+
+#[test]
+fn limit_whose_time_has_passed_is_no_deadline_while_no_tag_is_free() {
+    let mut owned = Owned::new(policy().nr_requests(Some(1)), &[(100, iops(10))]);
+    owned.reads(1, 0..2);
+    owned.bench.finish_running();
+    owned.reads(0, 10..12);
+    assert_eq!(owned.issued(), [0, 10]);
+    assert_eq!(owned.bench.turn_at(300 * MS).deadline(), None, "a completion comes first");
+    owned.bench.toy.complete_oldest();
+    owned.bench.turn();
+    owned.bench.finish_running();
+    assert_eq!(owned.issued(), [11, 1]);
+}
+
+#[test]
 fn freeze_does_not_wait_for_requests_that_a_limit_holds_back() {
     let mut owned = Owned::new(policy(), &[(100, iops(10))]);
     owned.reads(1, 0..2);
@@ -185,6 +220,9 @@ fn no_limit_holds_io_back_from_a_device_that_is_gone() {
     let ends = owned.bench.ends();
     assert!(ends.iter().map(|end| end.0).eq(0..4), "{ends:?}");
     assert!(ends.iter().all(|end| end.1 == Err(BlockStatus::Offline)), "{ends:?}");
+    owned.queue(1, Op::Read, BioFlags::NOWAIT, (0, 1), 9);
+    owned.bench.turn();
+    assert_eq!(owned.bench.ends(), [(9, Err(BlockStatus::Offline))]);
 }
 
 #[test]

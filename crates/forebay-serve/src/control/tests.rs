@@ -76,7 +76,7 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         ),
         (
             r#"{"command":"limits","export":"a","set":{"bps":5,"iops_burst":1}}"#,
-            "iops_burst=1: expected iops above 0 beside it: set that too",
+            "limits not set: iops_burst=1: expected iops above 0 beside it: set that too",
         ),
     ] {
         assert_eq!(answer(&control, line), json!({ "error": error }), "{line}");

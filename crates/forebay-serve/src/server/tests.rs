@@ -36,7 +36,7 @@ fn a_thread_that_panics_ends_the_server_with_an_error() {
     threads.inbox(1).poison();
     // This descriptor never becomes readable.
     let (_stop, stopped) = UnixStream::pair().unwrap();
-    let ended = server.serve(threads, stopped.as_fd(), &mut ());
+    let ended = server.serve(threads, None, stopped.as_fd(), &mut ());
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
 }
 
@@ -58,7 +58,7 @@ fn thread_of_a_ring_that_panics_ends_the_server_with_an_error() {
     let _front_end = UnixStream::connect(folder.path().join("v")).unwrap();
     threads.devices().poison_ring(1);
     let (_stop, stopped) = UnixStream::pair().unwrap();
-    let ended = server.serve(threads, stopped.as_fd(), &mut ());
+    let ended = server.serve(threads, None, stopped.as_fd(), &mut ());
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
 }
 
@@ -72,7 +72,7 @@ fn front_end_that_does_not_read_its_replies_does_not_keep_the_server_from_ending
     let (stop, stopped) = UnixStream::pair().unwrap();
     let start = Instant::now();
     std::thread::scope(|scope| {
-        let served = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut ()));
+        let served = scope.spawn(|| server.serve(threads, None, stopped.as_fd(), &mut ()));
         // GET_FEATURES, until neither side takes more.
         let message = [1_u32, 1, 0].map(u32::to_le_bytes).concat();
         front_end.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
@@ -194,7 +194,7 @@ fn panic_is_reported_before_the_disk_has_answered() {
     let (stop, stopped) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
         let inbox = Arc::clone(threads.inbox(0));
-        let ended = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut at_stop));
+        let ended = scope.spawn(|| server.serve(threads, None, stopped.as_fd(), &mut at_stop));
         let mut client = ask_for_a_block(&folder.path().join("s"));
         while disk.stats().queue.issued == 0 {
             std::thread::yield_now();

@@ -407,7 +407,14 @@ impl Shared {
     pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
         self.nr_requests.store(nr_requests, Ordering::Relaxed);
         self.hctxs.iter().for_each(|hctx| hctx.set_nr_requests(nr_requests));
+        self.run_for_changes();
+    }
+
+    /// Runs the shared context, and wakes the event loops of owned ones, because their next turn
+    /// may have more to do.
+    fn run_for_changes(&self) {
         self.poll_shared();
+        self.hctxs.iter().filter(|hctx| !hctx.is_shared).for_each(Hctx::wake_loops);
     }
 
     /// Returns a descriptor that is readable when a turn of the shared context is due. It is

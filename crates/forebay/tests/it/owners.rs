@@ -4,6 +4,7 @@
 //! never early.
 
 use crate::common::{Numbers, open, submit};
+use crate::event_loop::await_readable;
 use crate::futures::block_on;
 use forebay::{BlockStatus, Buf, Disk, Io, Limits, OwnerError, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +111,29 @@ fn freeze_does_not_wait_for_io_that_a_limit_holds_back() {
     // A higher limit lets the others go, without a wait for the lower one.
     owner.set_limits(&Limits::default()).expect("good limits");
     queue.reap(2, 2, &mut done);
+}
+
+/// Without the wake-up, the loop would sleep for the 40 s of the former limit.
+#[test]
+fn higher_limit_wakes_an_event_loop_on_an_owned_context() {
+    let disk = open("ram:1M?nr_hw_queues=2&req_ns=1000");
+    let owner = disk.owner("a").expect("a new owner");
+    let mut limits = Limits::default();
+    limits.both.bps = Rate { per_s: 100, burst: Some(0) };
+    owner.set_limits(&limits).expect("good limits");
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    for nth in 0..2 {
+        queue.submit_for(&owner, Io::read(Buf::new(4096), nth * 8192)).expect("room");
+    }
+    let other = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        owner.set_limits(&Limits::default()).expect("good limits");
+    });
+    while done.len() < 2 {
+        await_readable(queue.poll_fd().expect("a descriptor"), "a lifted limit");
+        queue.reap(0, 2, &mut done);
+    }
+    other.join().expect("no panic");
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl HardwareContext {
         let admission = self.admission.as_deref_mut();
         match admission {
             Some(Admission { owned: Some(owned), classes, .. })
-                if !classes.may_reserve(rq.flags) =>
+                if !classes.may_reserve(rq.flags) && !self.device.is_failed() =>
             {
                 owned.charge_nowait(rq, now)
             }
@@ -436,7 +436,7 @@ impl Turn<'_> {
         let (hctx, now) = (&mut *self.hctx, self.now);
         if cause == Cause::Limit {
             rq.seal();
-            let nr_ns = now.saturating_sub(rq.unplugged_ns);
+            let nr_ns = rq.waited_ns(now);
             hctx.counters.limit_waits.add(rq.nr_bios.into());
             hctx.counters.limit_wait_ns.add(nr_ns * u64::from(rq.nr_bios));
             rq.note_limit_wait(nr_ns);

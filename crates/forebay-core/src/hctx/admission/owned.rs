@@ -251,7 +251,7 @@ impl OwnedQueues {
                 queue.nr_held_back = queue.requests.len();
                 self.held_back.push(number);
                 self.next_ns = self.next_ns.min(until_ns);
-                self.fair.cancel(fair);
+                self.fair.hold_back(fair);
                 continue;
             }
             let waiting = queue.requests.pop_front().expect("it has just been looked at");
@@ -265,7 +265,7 @@ impl OwnedQueues {
             };
             if let Some(owner) = &queue.owner {
                 let waited_ns = match cause {
-                    Cause::Limit => Some(now.saturating_sub(waiting.rq.unplugged_ns)),
+                    Cause::Limit => Some(waiting.rq.waited_ns(now)),
                     Cause::None | Cause::Turn => None,
                 };
                 owner.counters().note_start(nr_bios, len, waited_ns);

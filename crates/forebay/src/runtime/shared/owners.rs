@@ -2,8 +2,8 @@
 //!
 //! The list is under a lock, and each context has a copy. A change marks every context; the next
 //! turn of a context takes the new copy. A turn of the shared context follows at once, because a
-//! limit may let I/O go that waits. An owned context takes it in its next turn, as a new number of
-//! tags.
+//! limit may let I/O go that waits. The owner of another context is woken if it waits in an event
+//! loop; if it waits in the driver, it turns with the next completion.
 
 use super::Shared;
 use crate::error::OwnerError;
@@ -111,6 +111,6 @@ impl Shared {
     /// Passes the owners to each context in its next turn.
     fn publish_owners(&self) {
         self.hctxs().iter().for_each(|hctx| hctx.note_new_owners());
-        self.poll_shared();
+        self.run_for_changes();
     }
 }

@@ -67,6 +67,11 @@ impl Shared {
                 *lock(&self.scheduling) = scheduling;
             },
         );
+        // A number that was set since the change was created holds.
+        match self.nr_requests.load(Ordering::Relaxed) {
+            0 => {}
+            nr_requests => self.hctxs[SHARED].set_nr_requests(nr_requests),
+        }
         // Freed without the token.
         drop(before);
     }
