@@ -16,6 +16,7 @@ mod process;
 #[cfg(test)]
 mod quoted;
 mod rbd;
+mod sched;
 mod servers;
 mod table;
 mod vhost;
@@ -53,6 +54,10 @@ The figure aio compares fio and sysbench, unmodified, under `forebay run` with t
 without it. Name it alone, too. With --seconds 1 and --out bench/AIO.md it writes the published
 table, in about 6 minutes beyond the builds. Six of its loads are on a file whose flushes take 200
 us, 1 ms or 5 ms (root, /dev/fuse). The figure aio-flush measures these only, in about 2 minutes.
+
+The figure sched measures limits, weights and schedulers, and compares limits with those of
+qemu-storage-daemon and nbdkit. Name it alone, too. With --pairs 5 --seconds 1 and
+--out bench/SCHED.md it writes the published table, in about 5 minutes.
 
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
 vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)
@@ -122,6 +127,9 @@ fn main() -> Result<()> {
     if [aio::NAME, aio::FLUSH_NAME].iter().any(|name| options.names == [*name]) {
         measure::lay_out(&forebay, &options.file, options.size_mib)?;
         return write(&aio::render(&forebay, &options)?, &options);
+    }
+    if options.names == [sched::NAME] {
+        return write(&sched::render(&forebay, &options)?, &options);
     }
     if options.names == [rbd::NAME] {
         return write(&rbd::render(&forebay, &options)?, &options);

@@ -41,7 +41,7 @@
 // The I/O goes before all other I/O. Add a level from 0, the highest, to 7.
 #define FOREBAY_PRIORITY_REAL_TIME (1 << 13)
 
-// The usual class. Add a level; the usual one is 4.
+// The default class. Add a level; the default is 4.
 #define FOREBAY_PRIORITY_BEST_EFFORT (2 << 13)
 
 // The I/O goes when there is no other I/O, or after it has waited for long. Add a level.

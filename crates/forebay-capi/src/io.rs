@@ -57,7 +57,7 @@ pub const FOREBAY_IO_UP_TO: u32 = 128;
 
 /// The I/O goes before all other I/O. Add a level from 0, the highest, to 7.
 pub const FOREBAY_PRIORITY_REAL_TIME: u32 = 1 << 13;
-/// The usual class. Add a level; the usual one is 4.
+/// The default class. Add a level; the default is 4.
 pub const FOREBAY_PRIORITY_BEST_EFFORT: u32 = 2 << 13;
 /// The I/O goes when there is no other I/O, or after it has waited for long. Add a level.
 pub const FOREBAY_PRIORITY_IDLE: u32 = 3 << 13;

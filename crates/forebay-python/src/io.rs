@@ -161,8 +161,8 @@ fn origin_of(name: &str, level: i64) -> PyResult<Origin> {
         wrong(format!("unknown class {name:?}: expected one of {names}"))
     })?;
     let priority = u8::try_from(level).ok().and_then(|level| Priority::new(class, level));
-    let priority =
-        priority.ok_or_else(|| wrong(format!("level {level}: expected 0, the highest, to 7")))?;
+    let priority = priority
+        .ok_or_else(|| wrong(format!("level {level}: expected a number from 0 (highest) to 7")))?;
     Ok(Origin::NONE.with_priority(priority))
 }
 

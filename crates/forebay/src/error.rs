@@ -380,7 +380,7 @@ pub enum SchedulerError {
         nr_hw_queues: u32,
     },
     /// The disk could not be frozen.
-    #[error("{0}")]
+    #[error("scheduler not changed: {0}")]
     Freeze(#[from] FreezeError),
     /// The disk was opened by the parent of this process.
     #[error("{disk}: cannot change the scheduler in a child of a fork: open the disk here")]

@@ -268,13 +268,13 @@ pub static KNOBS: [Knob; 28] = [
     nanoseconds!(
         "read_lat_nsec",
         kyber.read_lat_ns,
-        "latency of reads to keep by limiting other I/O at the device, ns"
+        "target latency of reads at the device, kept by limiting other I/O, ns"
     )
     .when(KYBER, is_kyber),
     nanoseconds!(
         "write_lat_nsec",
         kyber.write_lat_ns,
-        "latency of writes to keep by limiting other I/O at the device, ns"
+        "target latency of writes at the device, kept by limiting other I/O, ns"
     )
     .when(KYBER, is_kyber),
     number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),

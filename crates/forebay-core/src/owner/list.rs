@@ -1,8 +1,6 @@
 //! List of owners by number, as a value under a lock of its caller.
 
-use super::bucket::RetryAt;
-use super::tree::{OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerId};
-use crate::bio::Op;
+use super::tree::{OWNER_LEVELS_MAX, Owner, OwnerId};
 use crate::origin::OWNER_MAX;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -153,26 +151,6 @@ impl Owners {
     /// Returns the owners below another, or all roots.
     pub fn children(&self, parent: Option<OwnerId>) -> impl Iterator<Item = &Arc<Owner>> {
         self.iter().filter(move |owner| owner.parent().map(|up| up.id()) == parent)
-    }
-
-    /// Charges an I/O to the owner with this number, as [`Owner::charge`] does. I/O without an
-    /// owner is free.
-    ///
-    /// # Errors
-    /// Returns the time when the bucket that refuses may start an I/O.
-    #[inline]
-    pub fn charge(
-        &self,
-        number: u32,
-        op: Op,
-        nr_ios: u32,
-        bytes: u64,
-        now_ns: u64,
-    ) -> Result<OwnerCharge, RetryAt> {
-        match self.numbered(number) {
-            Some(owner) => owner.charge(op, nr_ios, bytes, now_ns),
-            None => Ok(OwnerCharge::NONE),
-        }
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn pair<T: Clone>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<[Option<T>; 2], String> {
     if text.split(',').count() > 2 {
-        return Err("more than two values: there are reads and writes".to_owned());
+        return Err("expected at most two values: read,write".to_owned());
     }
     each(text, parse).map(|[read, write, _]| [read, write])
 }

@@ -36,7 +36,7 @@ fn values_out_of_range_and_levels_without_a_class_are_refused() {
         ("--prioclass=4", "above the maximum, 3"),
         ("--prioclass=0 --prio=3", "a: --prio=3 needs a class: give --prioclass=1, 2 or 3"),
         ("--cmdprio_percentage=101", "above the maximum, 100"),
-        ("--cmdprio_percentage=1,2,3", "more than two values: there are reads and writes"),
+        ("--cmdprio_percentage=1,2,3", "expected at most two values: read,write"),
         ("--cmdprio=8", "above the maximum, 7"),
         ("--cmdprio_class=1,4", "above the maximum, 3"),
         ("--cmdprio_bssplit=4k/10", "use --cmdprio_percentage"),

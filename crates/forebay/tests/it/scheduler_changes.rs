@@ -255,21 +255,21 @@ fn rules() -> String {
 }
 
 #[test]
-fn a_thousand_changes_on_a_device_that_fails_and_is_busy() {
+fn bios_end_once_while_the_scheduler_changes_on_a_failing_busy_device() {
     let model = "command_ns=500&flush_ns=2000&position_ns=500&seek_ns=1000";
     let disk = open(&format!("fault:model:sata?size=1M&{model}{}", rules()));
     change_under_load(&disk);
 }
 
 #[test]
-fn a_thousand_changes_on_a_disk_without_a_thread_of_its_own() {
+fn bios_end_once_while_the_scheduler_changes_without_a_thread_of_the_disk() {
     let keys = "nr_hw_queues=1&req_ns=1000&queue_depth=8&iostats=on";
     let disk = open(&format!("fault:ram:{SIZE}?{keys}{}", rules()));
     change_under_load(&disk);
 }
 
 #[test]
-fn a_thousand_changes_on_a_back_end_with_native_fua() {
+fn bios_end_once_while_the_scheduler_changes_on_a_back_end_with_native_fua() {
     let memory = Memory::new(SIZE);
     let serve = move |request: Request| {
         let page = request.offset() / PAGE % PAGES;

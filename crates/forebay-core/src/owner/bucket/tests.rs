@@ -140,7 +140,7 @@ fn clock_that_is_behind_sees_less_credit_and_takes_none_from_others() {
 }
 
 #[test]
-fn large_numbers_are_cut_and_no_sum_overflows() {
+fn large_numbers_are_clamped_and_no_sum_overflows() {
     let bucket = Bucket::new(u64::MAX, u64::MAX, 0);
     assert_eq!(bucket.rate(), (Bucket::RATE_MAX, Bucket::BURST_MAX));
     assert_eq!(bucket.try_start(u64::MAX, u64::MAX), Ok(Charged(Bucket::COST_MAX)));

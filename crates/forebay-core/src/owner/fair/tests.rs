@@ -128,7 +128,7 @@ fn tags_of_a_busy_owner_are_exact_after_many_ios() {
 }
 
 #[test]
-fn highest_cost_and_weights_out_of_range_are_cut() {
+fn cost_and_weights_out_of_range_are_clamped() {
     let mut fair = FairQueue::new();
     let (light, heavy) = (fair.add(None, 0), fair.add(None, u32::MAX));
     for _ in 0..3 {

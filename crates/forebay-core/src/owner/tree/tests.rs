@@ -151,8 +151,8 @@ proptest! {
             now += wait;
             let may = |at: usize| alone[at].level(now).is_some_and(|level| level >= 0);
             let expected = may(0) && may(child + 1);
-            let number = children[child].id().number();
-            prop_assert_eq!(owners.charge(number, Op::Read, 1, bytes, now).is_ok(), expected);
+            let charge = children[child].charge(Op::Read, 1, bytes, now);
+            prop_assert_eq!(charge.is_ok(), expected);
             if expected {
                 prop_assert!(alone[0].try_start(bytes, now).is_ok());
                 prop_assert!(alone[child + 1].try_start(bytes, now).is_ok());

@@ -292,7 +292,7 @@ fn writes_leave_half_of_a_small_device_to_reads() {
 }
 
 #[test]
-fn domains_have_turns() {
+fn domains_take_turns_in_batches() {
     let (read, write, discard) = (Op::Read, Op::Write, Op::Discard);
     let ops = [[discard; 2], [write; 2], [read; 2], [write; 2], [write; 2], [write; 2]];
     // A batch of 8 writes ends with the first turn of discards.
@@ -301,7 +301,7 @@ fn domains_have_turns() {
 }
 
 #[test]
-fn device_that_is_gone_gets_every_domain() {
+fn requests_of_all_domains_leave_when_the_device_is_gone() {
     let mut pair = Pair::new(KyberParams::default(), 1, None);
     for (nth, op) in [Op::Write, Op::Write, Op::Discard, Op::Read].into_iter().enumerate() {
         assert!(pair.step(Step::Insert(op, Class::BestEffort, 10 * nth as u64, 1, false)));
