@@ -89,7 +89,7 @@ mod tests {
         let below = SchedulerBelow::Kernel { dev: 0 };
         for (below, is_rotational, kernel, is_wanted, why) in [
             (SchedulerBelow::Memory, true, None, false, "in memory"),
-            (SchedulerBelow::Server, true, None, false, "the server orders"),
+            (SchedulerBelow::Server, true, None, false, "the server may order"),
             (SchedulerBelow::Nothing, true, None, true, "is rotational"),
             (SchedulerBelow::Nothing, false, None, false, "is not rotational"),
             (below, true, kernel("bfq"), false, "requests of sda with bfq"),
