@@ -21,12 +21,13 @@ pub(crate) fn why(world: &World, how: &str) -> Broken {
 
 fn find(world: &World) -> Verdict {
     world.hctxs.iter().try_for_each(|hctx| commands(hctx))?;
+    world.hctxs.iter().try_for_each(|hctx| gathering(hctx))?;
+    // A bio that gathers is admitted, so it explains a freeze that waits.
     world.hctxs.iter().try_for_each(|hctx| frozen(world, hctx))?;
     world.hctxs.iter().try_for_each(|hctx| lost_run(world, hctx))?;
     (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
     leader(&world.hctxs[0])?;
     world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))?;
-    world.hctxs.iter().try_for_each(|hctx| gathering(hctx))?;
     world.hctxs.iter().try_for_each(|hctx| held(world, hctx))?;
     world.checks().waits.why_asleep()
 }
