@@ -1,6 +1,6 @@
 //! Jobs as owners of I/O: the options `weight` and `throttle_...`, of `bench` and of the simulator.
 
-use forebay_core::{LimitKey, Limits, WEIGHT_MAX, WEIGHT_MIN};
+use forebay_core::{Limits, WEIGHT_MAX, WEIGHT_MIN};
 use forebay_fio::job::Job;
 use std::fmt;
 
@@ -42,9 +42,10 @@ impl JobOwner {
                 let (option, value) = ((*option).to_owned(), value.clone());
                 BadJobOwner { option, value, expected }
             };
-            match option.strip_prefix("throttle_").and_then(LimitKey::named) {
-                Some(limit) if limit.set(&mut owner.limits, value) => {}
-                Some(limit) => return Err(bad(limit.values.expected().to_owned())),
+            match option.strip_prefix("throttle_") {
+                Some(key) => {
+                    owner.limits.set_key(key, value).map_err(|limit| bad(limit.expected))?;
+                }
                 None => {
                     let is_valid = |weight: &u32| (WEIGHT_MIN..=WEIGHT_MAX).contains(weight);
                     let weight = value.parse().ok().filter(is_valid);

@@ -509,8 +509,8 @@ pub enum OwnerError {
         disk: String,
     },
     /// A burst has no rate.
-    #[error("limits not set: {}={}: expected {}", .0.key, .0.value, .0.expected)]
-    Limit(BadLimit),
+    #[error("limits not set: {0}")]
+    Limit(#[from] BadLimit),
     /// The weight is out of range.
     #[error("owner {owner}: weight {weight} not set: expected a number from 1 to 10000")]
     Weight {
@@ -544,10 +544,4 @@ pub enum OwnerError {
         /// The name of the owner.
         owner: String,
     },
-}
-
-impl From<BadLimit> for OwnerError {
-    fn from(bad: BadLimit) -> OwnerError {
-        OwnerError::Limit(bad)
-    }
 }

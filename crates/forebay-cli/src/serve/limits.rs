@@ -1,6 +1,6 @@
 //! The option `--limits`: limits of exports.
 
-use forebay::{LIMIT_KEYS, LimitKey, Limits};
+use forebay::Limits;
 
 /// Parses limits, such as `iops=500,write_bps=10m`. An empty text is no limit.
 pub(super) fn limits(text: &str) -> Result<Limits, String> {
@@ -8,17 +8,9 @@ pub(super) fn limits(text: &str) -> Result<Limits, String> {
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (key, value) =
             part.split_once('=').ok_or_else(|| format!("`{part}` is not KEY=VALUE"))?;
-        let limit = LimitKey::named(key).ok_or_else(|| {
-            let keys: Vec<_> = LIMIT_KEYS.iter().map(|limit| limit.key).collect();
-            format!("unknown key `{key}`; the keys are {}", keys.join(", "))
-        })?;
-        if !limit.set(&mut limits, value) {
-            return Err(format!("{key}={value}: expected {}", limit.values.expected()));
-        }
+        limits.set_key(key, value).map_err(|bad| bad.to_string())?;
     }
-    limits
-        .check()
-        .map_err(|bad| format!("{}={}: expected {}", bad.key, bad.value, bad.expected))?;
+    limits.check().map_err(|bad| bad.to_string())?;
     Ok(limits)
 }
 
@@ -42,6 +34,9 @@ mod tests {
         ] {
             assert_eq!(limits(text), Err(error.to_owned()));
         }
-        assert!(limits("speed=1").is_err_and(|error| error.starts_with("unknown key `speed`;")));
+        assert!(
+            limits("speed=1")
+                .is_err_and(|error| error.starts_with("speed=1: expected one of the limits "))
+        );
     }
 }

@@ -19,6 +19,8 @@ use crate::knob::Values;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
 
 /// The default burst, as a part of a second at the rate.
 const BURSTS_PER_S: u64 = 10;
@@ -161,18 +163,43 @@ impl Which {
     }
 }
 
-/// A limit that conflicts with another.
+/// A limit that does not exist, has a bad value, or conflicts with another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLimit {
     /// The key.
-    pub key: &'static str,
+    pub key: String,
     /// The value.
     pub value: String,
     /// A condition that the limits do not satisfy.
     pub expected: String,
 }
 
+impl fmt::Display for BadLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}: expected {}", self.key, self.value, self.expected)
+    }
+}
+
+impl core::error::Error for BadLimit {}
+
 impl Limits {
+    /// Sets the limit with this key. [`check`](Limits::check) then checks the limits against each
+    /// other.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such key, or if the value is bad for it.
+    pub fn set_key(&mut self, key: &str, value: &str) -> Result<(), BadLimit> {
+        let expected = match LimitKey::named(key) {
+            Some(limit) if limit.set(self, value) => return Ok(()),
+            Some(limit) => limit.values.expected(),
+            None => {
+                let keys: Vec<_> = LIMIT_KEYS.iter().map(|limit| limit.key).collect();
+                format!("one of the limits {}", keys.join(", "))
+            }
+        };
+        Err(BadLimit { key: key.to_owned(), value: value.to_owned(), expected })
+    }
+
     /// Checks that each burst has a rate.
     ///
     /// # Errors
@@ -182,7 +209,8 @@ impl Limits {
             if let Some(burst) = limit.which.of(self).burst {
                 let rate = limit.key.trim_end_matches("_burst");
                 let expected = format!("{rate} above 0 beside it: set that too");
-                return Err(BadLimit { key: limit.key, value: burst.to_string(), expected });
+                let (key, value) = (limit.key.to_owned(), burst.to_string());
+                return Err(BadLimit { key, value, expected });
             }
         }
         Ok(())
@@ -323,10 +351,13 @@ mod tests {
             assert_eq!(reset, Limits::default());
             assert_eq!(limit.lacks_rate(&limits), limit.is_burst, "{}", limit.key);
             let before = limits;
+            let bad = limits.set_key(limit.key, "fast").expect_err("no number").to_string();
+            assert_eq!(bad, format!("{}=fast: expected {}", limit.key, limit.values.expected()));
             assert!(!limit.set(&mut limits, "fast") && !limit.set(&mut limits, "2T"));
             assert_eq!(limits, before);
         }
-        assert!(LimitKey::named("speed").is_none());
+        let bad = Limits::default().set_key("speed", "1").expect_err("no such key").to_string();
+        assert!(bad.starts_with("speed=1: expected one of the limits iops, bps, "), "{bad}");
     }
 
     #[test]
@@ -363,7 +394,7 @@ mod tests {
         assert_eq!(limits.check(), Ok(()));
         limits.read.bps.burst = Some(5);
         let bad = limits.check().expect_err("no rate");
-        assert_eq!((bad.key, bad.value.as_str()), ("read_bps_burst", "5"));
+        assert_eq!((bad.key.as_str(), bad.value.as_str()), ("read_bps_burst", "5"));
         assert_eq!(bad.expected, "read_bps above 0 beside it: set that too");
         limits.read.bps.per_s = 1;
         assert_eq!(limits.check(), Ok(()));

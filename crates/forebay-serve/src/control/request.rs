@@ -25,7 +25,7 @@ pub(super) enum Request {
 
 /// Changes of limits: a new value for each key, or `None` for its default.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Changes(Vec<(&'static str, Option<String>)>);
+pub(super) struct Changes(Vec<(String, Option<String>)>);
 
 impl Request {
     /// Parses a line.
@@ -69,21 +69,15 @@ fn text(fields: &mut Map<String, Value>, key: &str) -> Result<String, String> {
 impl Changes {
     fn parse(set: &Map<String, Value>) -> Result<Changes, String> {
         let change = |(key, value): (&String, &Value)| {
-            let limit = LimitKey::named(key).ok_or_else(|| {
-                let keys: Vec<_> = LIMIT_KEYS.iter().map(|limit| limit.key).collect();
-                format!("unknown limit {key:?}; the limits are: {}", keys.join(", "))
-            })?;
             let value = match value {
                 Value::Null => None,
                 Value::String(text) => Some(text.clone()),
                 other => Some(other.to_string()),
             };
-            if let Some(value) = &value
-                && !limit.set(&mut Limits::default(), value)
-            {
-                return Err(format!("{key}={value}: expected {}", limit.values.expected()));
-            }
-            Ok((limit.key, value))
+            // 0 is a value of every key.
+            let text = value.as_deref().unwrap_or("0");
+            Limits::default().set_key(key, text).map_err(|bad| bad.to_string())?;
+            Ok((key.clone(), value))
         };
         set.iter().map(change).collect::<Result<_, _>>().map(Changes)
     }

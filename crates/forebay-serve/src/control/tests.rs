@@ -66,7 +66,7 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         ),
         (
             r#"{"command":"limits","export":"a","set":{"iops":5,"speed":1}}"#,
-            "unknown limit \"speed\"; the limits are: iops, bps, read_iops, read_bps, write_iops, \
+            "speed=1: expected one of the limits iops, bps, read_iops, read_bps, write_iops, \
              write_bps, iops_burst, bps_burst, read_iops_burst, read_bps_burst, write_iops_burst, \
              write_bps_burst",
         ),
