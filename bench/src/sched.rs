@@ -254,7 +254,7 @@ impl Server {
                 "qemu-storage-daemon".to_owned(),
                 format!(
                     "--object throttle-group,id=limits,{} \
-                     --blockdev driver=null-co,node-name=null,size=1G,read-zeroes=off \
+                     --blockdev driver=null-co,node-name=null,size=1073741824,read-zeroes=off \
                      --blockdev driver=throttle,node-name=disk,throttle-group=limits,file=null \
                      --nbd-server addr.type=unix,addr.path={path},max-connections=0 \
                      --export type=nbd,id=export,node-name=disk,name=,writable=on",

@@ -106,6 +106,8 @@ mod chosen {
         ShrinkFirst: "T6:",
         /// The scheduler hands out more requests than the device depth.
         IgnoreDeviceDepth: "Q5:",
+        /// Requests that are not reads take every tag beside a scheduler.
+        PassAsyncDepth: "Q9:",
         /// The scheduler changes although requests wait in it.
         ChangeBusy: "Q8:",
         /// The context does not count the tags that are put once it has a scheduler.

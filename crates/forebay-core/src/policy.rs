@@ -125,8 +125,8 @@ with_setters! {
         /// [`QUEUE_DEPTH_MAX`].
         pub queue_depth: u32 = 256,
         /// How many of these tags may be in use initially: 1 to `queue_depth`. `None` means all, or
-        /// with a scheduler twice the device depth. It can change while the disk is in use
-        /// ([`HardwareContext::set_nr_requests`]).
+        /// with a scheduler twice the device depth and at least 64. It can change while the disk is
+        /// in use ([`HardwareContext::set_nr_requests`]).
         ///
         /// [`HardwareContext::set_nr_requests`]: crate::HardwareContext::set_nr_requests
         pub nr_requests: Option<u32> = None,
@@ -134,6 +134,9 @@ with_setters! {
         /// one is left for other bios.
         pub nr_reserved: u32 = 0,
         /// How many tags [`BACKGROUND`](crate::BioFlags::BACKGROUND) bios may hold; at least 1.
+        /// With a scheduler also how many all requests together may hold that are not reads.
+        /// [`QUEUE_DEPTH_MAX`] means all, or three quarters of those that may be in use for the
+        /// latter.
         pub async_depth: u32 = QUEUE_DEPTH_MAX,
         /// How many tags a split bio waits for. Has no effect if threads wait for tags
         /// ([`Emulation::threads_wait_for_tags`]).

@@ -35,6 +35,8 @@ use std::time::Duration;
 struct Row {
     command: Command,
     pieces: Vec<Piece>,
+    /// Beside a scheduler, such requests do not get every tag (Q9).
+    is_limited: bool,
     result: Result<u64, BlockStatus>,
     /// The fault that a rule injects into it.
     fault: Option<FaultEffect>,
@@ -138,6 +140,7 @@ impl DriverState {
         let row = || Row {
             command,
             pieces: Vec::new(),
+            is_limited: false,
             result: Ok(0),
             fault: None,
             is_applied: false,
@@ -389,14 +392,16 @@ impl Port<'_> {
         let is_one = |tag: &usize| state.rows[*tag].command.op != Op::Flush;
         let nr_live = || state.live.iter().filter(is_one).count() as u32;
         let pieces = &state.rows[tag].pieces;
-        let depths = &checks.depths;
-        if rq.op != Op::Flush {
-            let has_room = depths.check(nr_live);
-            checks.expect(has_room);
-        }
+        let (depths, bios) = (&checks.depths, &checks.bios);
+        let is_limited =
+            depths.limits(rq.op, pieces.first().map(|first| bios.row(first.slot).flags));
+        let nr_limited = || state.live.iter().filter(|tag| state.rows[*tag].is_limited).count();
+        let is_allowed = depths.check(rq.op, is_limited, nr_live, nr_limited);
+        checks.expect(is_allowed);
         let Checks { gathers, limits, bios, .. } = &mut **checks;
         let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
         checks.expect(gathered);
+        state.rows[tag].is_limited = is_limited;
         checks.broken.is_none()
     }
 

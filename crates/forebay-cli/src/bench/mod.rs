@@ -152,7 +152,7 @@ fn prepare(
         let opened = open::open(jobs, targets)?;
         memory::check(jobs, targets, &opened.regions)?;
         let of_disks = opened.disks.iter().flat_map(|disk| output::notices(disk.info()));
-        Ok(of_disks.chain(notes::of_priorities(jobs, targets, &opened.disks)).collect())
+        Ok(of_disks.chain(notes::of_schedulers(jobs, targets, &opened.disks)).collect())
     })?;
     Ok((layout, notices))
 }

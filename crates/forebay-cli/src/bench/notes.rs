@@ -10,8 +10,7 @@ use forebay_fio::job::Job;
 use super::plan::{Target, distinct, file_below};
 
 /// Keys that have no effect in any job of `bench`, or not the one that their name suggests.
-const NEVER_USED: [(&str, &str); 3] = [
-    ("async_depth", "has no effect: bench jobs do no background I/O"),
+const NEVER_USED: [(&str, &str); 2] = [
     ("fua", "has no effect: bench jobs write without FUA"),
     (
         "reserved_tags",
@@ -78,12 +77,19 @@ fn of_files(job: &Job, target: &Target) -> Vec<String> {
     given.map(note).collect()
 }
 
-/// Returns notes about the priorities of jobs whose open disks do not order I/O by class.
-pub(super) fn of_priorities(jobs: &[Job], targets: &[Target], disks: &[Disk]) -> Vec<String> {
+/// Returns notes about options that have an effect beside certain schedulers alone.
+pub(super) fn of_schedulers(jobs: &[Job], targets: &[Target], disks: &[Disk]) -> Vec<String> {
     let mut notes = Vec::new();
     for target in distinct(targets) {
         let job = &jobs[target.job];
         let scheduler = disks[target.disk].info().policy.scheduler;
+        if scheduler.is_none() && target.spec.get("async_depth").is_some() {
+            let (name, disk) = (&job.name, target.name());
+            notes.push(format!(
+                "{name}: async_depth has no effect on {disk}: without a scheduler it limits \
+                 background I/O, which bench jobs never submit"
+            ));
+        }
         if scheduler.orders_by_class() || !job.priorities.is_given() {
             continue;
         }
@@ -143,10 +149,6 @@ mod tests {
     #[test]
     fn kinds_of_io_that_no_job_does_are_noted() {
         check(
-            "--name=a --filename=x --async_depth=4",
-            &["a: --async_depth has no effect: bench jobs do no background I/O"],
-        );
-        check(
             "--name=a --filename=x?reserved_tags=4&fua=off",
             &[
                 "a: the key fua has no effect: bench jobs write without FUA",
@@ -169,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn priorities_are_noted_on_disks_without_a_scheduler() {
+    fn options_of_schedulers_are_noted_on_disks_without_one() {
         let of = |args: &str| {
             let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
                 panic!("{args}")
             };
             let targets = plan(&command.jobs).expect(args);
             let opened = crate::bench::open::open(&command.jobs, &targets).expect(args);
-            of_priorities(&command.jobs, &targets, &opened.disks)
+            of_schedulers(&command.jobs, &targets, &opened.disks)
         };
         let note = "a: its I/O priorities have no effect on ram:1M: only \
                     scheduler=mq-deadline orders by them; add --scheduler=mq-deadline";
@@ -187,6 +189,10 @@ mod tests {
         assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=mq-deadline"), none);
         assert_eq!(of("--name=a --filename=model:hdd --prio=2"), none);
         assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=kyber"), [note]);
+        let depth = "a: async_depth has no effect on ram:1M: without a scheduler it limits \
+                     background I/O, which bench jobs never submit";
+        assert_eq!(of("--name=a --filename=ram:1M --async_depth=4"), [depth]);
+        assert_eq!(of("--name=a --filename=ram:1M --async_depth=4 --scheduler=kyber"), none);
     }
 
     #[test]

@@ -17,7 +17,6 @@ const WAKE: &str = "wake";
 /// Keys of a disk spec that have no effect in virtual time: the reason, and the remedy.
 const NOT_SIMULATED: &[(&str, &str)] = &[
     ("kick", "committing a batch takes no virtual time; leave it out"),
-    ("async_depth", "jobs submit no background I/O; leave it out"),
     ("prio_aging_expire", "all simulated I/O has one priority; leave it out"),
     ("iostats", "the report has no latencies inside the layer; leave it out"),
     ("nr_bios", "iodepth limits the I/Os of a job; leave it out"),
@@ -35,7 +34,7 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
 ];
 
 /// Keys of [`NOT_SIMULATED`] that have an effect on the tasks of a scenario file.
-const ONLY_IN_SCENARIOS: [&str; 2] = ["async_depth", "flush_pending_ms"];
+const ONLY_IN_SCENARIOS: [&str; 1] = ["flush_pending_ms"];
 
 /// Keys of [`NOT_SIMULATED`] for which a scenario file has another reason.
 const NOT_IN_SCENARIOS: &[(&str, &str)] = &[

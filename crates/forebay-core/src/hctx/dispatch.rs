@@ -20,6 +20,8 @@ pub(super) enum Next {
     Data(Tag, Request),
     /// The oldest request of the backlog has no data to issue now: it needs a flush, or is done.
     NoData,
+    /// The backlog may have another oldest request.
+    Again,
     /// There is no request, or no tag for the oldest one.
     None,
 }
@@ -108,6 +110,7 @@ impl Turn<'_> {
                     }
                 }
                 Next::NoData => self.take_flush(),
+                Next::Again => {}
                 Next::None => break,
             }
         }
@@ -164,7 +167,7 @@ impl Turn<'_> {
                     }
                     Admitted::NoTag if self.end_without_tag() => continue,
                     Admitted::NoTag => return Next::None,
-                    Admitted::WaitsElsewhere => continue,
+                    Admitted::WaitsElsewhere => return Next::Again,
                 }
             };
             let hctx = &mut *self.hctx;
@@ -176,7 +179,7 @@ impl Turn<'_> {
                 }
                 None => {
                     self.hctx.put_tag(tag, flags);
-                    self.stock_backlog();
+                    return Next::Again;
                 }
             }
         }
@@ -344,7 +347,7 @@ impl Turn<'_> {
             let must_wait = is_closed
                 || hctx.has_elder(&rq)
                 || !hctx.dispatch.is_empty()
-                || hctx.nr_free_tags_of(rq.flags) < parts;
+                || hctx.nr_free_tags_of(&rq) < parts;
             if rq.steps.is_empty() {
                 // The device has nothing to do: no gate stops the request, and it opens no gate for
                 // others.

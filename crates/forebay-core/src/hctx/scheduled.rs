@@ -16,8 +16,13 @@
 //!   the next turn; and if the device is gone, no limit holds any back (H3).
 //! - Q8 the scheduler changes (`scheduler_change.rs`) only while the context has no admitted
 //!   request, apart from those that were given up (H5). These keep their room at the device.
+//! - Q9 requests that are neither reads nor reserved have at most `async_depth` tags, by default
+//!   three quarters of those that may be in use. So a read finds a tag, even where writes would
+//!   fill the queue. Such requests leave the backlog while they wait (`admission/classes.rs`), and
+//!   hold up no read.
 //!
-//! Counterpart in Linux: `block/blk-mq-sched.c`.
+//! Counterpart in Linux: `block/blk-mq-sched.c`; of Q9, `dd_limit_depth` (`block/mq-deadline.c`)
+//! and `bfq_limit_depth`.
 
 use crate::bio::BioFlags;
 use crate::hctx::dispatch::{Next, note_wait};
@@ -143,12 +148,13 @@ impl Turn<'_> {
     #[inline(never)]
     pub(super) fn next_scheduled(&mut self) -> Next {
         while self.stock_backlog() {
-            if self.hctx.merge_oldest(self.now) {
+            if self.hctx.merge_oldest(self.now) || self.hold_write() {
                 continue;
             }
             match self.next_tagged() {
                 Next::Data(tag, rq) => self.hctx.queue(tag, rq),
                 Next::NoData => return Next::NoData,
+                Next::Again => {}
                 Next::None => break,
             }
         }

@@ -61,8 +61,8 @@ impl HardwareContext {
         assert!(is_drained || plants!(ChangeBusy), "the scheduler changes in a drained context");
         if let Some(elevator) = &mut elevator {
             elevator.begin_turn(now);
-            let given_up = self.given_up_tags().filter(|_| !plants!(ForgetGivenUp));
-            given_up.for_each(|tag| elevator.adopt(tag));
+            let given_up = self.given_up_data().filter(|_| !plants!(ForgetGivenUp));
+            given_up.for_each(|(tag, op, flags)| elevator.adopt(tag, op, flags));
         }
         let before = SchedulerChange {
             scheduling: self.policy.scheduling(),

@@ -189,7 +189,7 @@ pub static KNOBS: [Knob; 28] = [
         |policy| Value::Number(policy.nr_requests.unwrap_or(policy.queue_depth).into()),
         |policy, number| policy.nr_requests = Some(number as u32),
     )
-    .depends("queue_depth; with a scheduler twice device_depth"),
+    .depends("queue_depth; with a scheduler twice device_depth, at least 64"),
     Knob::new(
         "reserved_tags",
         tags(0, BELOW_NR_REQUESTS),
@@ -200,11 +200,14 @@ pub static KNOBS: [Knob; 28] = [
     Knob::new(
         "async_depth",
         tags(1, UP_TO_QUEUE_DEPTH),
-        "most tags for background I/O",
-        |policy| Value::Number(policy.async_depth.min(policy.queue_depth).into()),
+        "most tags for background I/O, and with a scheduler for all but reads",
+        |policy| {
+            let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
+            Value::Number(policy.async_depth_of(nr_requests).into())
+        },
         |policy, number| policy.async_depth = number as u32,
     )
-    .depends("queue_depth"),
+    .depends("nr_requests; for all but reads three quarters of it"),
     number!(
         "nr_hw_queues",
         nr_hw_queues,

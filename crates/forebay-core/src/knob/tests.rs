@@ -122,7 +122,7 @@ fn defaults_are_those_of_the_policy_or_depend_on_the_disk() {
     assert_eq!(default("flush_pending_ms"), DefaultValue::Fixed("5000".to_owned()));
     assert_eq!(default("plug").to_string(), "outermost");
     assert_eq!(default("iostats").to_string(), "on");
-    let nr_requests = "queue_depth; with a scheduler twice device_depth";
+    let nr_requests = "queue_depth; with a scheduler twice device_depth, at least 64";
     assert_eq!(default("nr_requests"), DefaultValue::Depends(nr_requests));
     assert_eq!(default("nr_requests").to_string(), nr_requests);
     let few = Policy::default().queue_depth(4);

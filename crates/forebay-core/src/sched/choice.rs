@@ -4,10 +4,15 @@ use crate::emulation::Emulation;
 use crate::limits::QueueLimits;
 use crate::policy::Policy;
 use crate::scheduling::SchedulerPolicy;
+use crate::tag::QUEUE_DEPTH_MAX;
 
 /// The most requests that a scheduler hands to a rotational device by default: the queue depth of
 /// SATA (NCQ).
 const DEVICE_DEPTH_ROTATIONAL: u32 = 32;
+
+/// The least tags of a context with a scheduler by default, so that there is something to sort
+/// where the device takes one request at a time. Linux has twice the depth of such a device, 2.
+const NR_REQUESTS_SCHEDULED: u32 = 64;
 
 impl SchedulerPolicy {
     /// Returns the default for a device without a scheduler below: `mq-deadline` if it is
@@ -44,14 +49,25 @@ impl Policy {
         self.device_depth.unwrap_or(usual).clamp(1, self.queue_depth)
     }
 
-    /// Returns how many tags may be in use initially. By default all, or with a scheduler twice as
-    /// many as there may be requests at the device, as in Linux.
+    /// Returns how many tags may be in use initially. By default all; with a scheduler twice as
+    /// many as there may be requests at the device, as in Linux, but at least 64.
     pub fn nr_requests_of(&self, limits: &QueueLimits) -> u32 {
         let usual = match self.scheduler.is_none() {
             true => self.queue_depth,
-            false => self.device_depth_of(limits).saturating_mul(2),
+            false => self.device_depth_of(limits).saturating_mul(2).max(NR_REQUESTS_SCHEDULED),
         };
         self.nr_requests.unwrap_or(usual).clamp(1, self.queue_depth)
+    }
+
+    /// Returns how many of `nr_requests` tags background I/O may have; with a scheduler also how
+    /// many requests that are not reads may have. By default that is three quarters, as in Linux,
+    /// and without a scheduler all.
+    pub fn async_depth_of(&self, nr_requests: u32) -> u32 {
+        match self.async_depth {
+            QUEUE_DEPTH_MAX if self.scheduler.is_none() => nr_requests,
+            QUEUE_DEPTH_MAX => (nr_requests - nr_requests.div_ceil(4)).max(1),
+            depth => depth.clamp(1, nr_requests),
+        }
     }
 }
 
@@ -87,7 +103,19 @@ mod tests {
         assert_eq!(depths(scheduled, &rotational), (32, 64));
         assert_eq!(depths(scheduled, &flat), (128, 256));
         assert_eq!(depths(scheduled.queue_depth(1), &flat), (1, 1));
-        assert_eq!(depths(scheduled.device_depth(Some(1)), &flat), (1, 2));
+        assert_eq!(depths(scheduled.device_depth(Some(1)), &flat), (1, 64));
+        let few = scheduled.queue_depth(9).device_depth(Some(1));
+        assert_eq!(depths(few, &rotational), (1, 9));
         assert_eq!(depths(scheduled.nr_requests(Some(9)), &rotational), (32, 9));
+    }
+
+    #[test]
+    fn requests_other_than_reads_have_three_quarters_of_the_tags_of_a_scheduler() {
+        let plain = Policy::default();
+        let scheduled = plain.scheduler(SchedulerPolicy::Kyber);
+        let of = |policy: Policy| [1, 2, 3, 4, 64].map(|nr| policy.async_depth_of(nr));
+        assert_eq!(of(plain), [1, 2, 3, 4, 64]);
+        assert_eq!(of(scheduled), [1, 1, 2, 3, 48]);
+        assert_eq!(of(scheduled.async_depth(3)), [1, 2, 3, 3, 3]);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Counterpart in Linux: `struct elevator_queue` with `block/blk-mq-sched.c`.
 
+use crate::bio::{BioFlags, Op};
 use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::Policy;
@@ -26,6 +27,12 @@ pub(crate) struct Elevator {
     out: Box<[Option<Out>]>,
     nr_out: u32,
     device_depth: u32,
+    /// Which tags are those of requests that [`limits`](Self::limits) names, by tag; and their
+    /// number.
+    is_limited: Box<[bool]>,
+    nr_limited: u32,
+    /// The most that may have tags (Q9).
+    limited_max: u32,
     /// The time of the current turn.
     now: u64,
 }
@@ -80,14 +87,35 @@ impl Elevator {
         };
         let device_depth = policy.device_depth_of(limits);
         let out = (0..depth).map(|_| None).collect();
-        let mut elevator = Box::new(Elevator { kind, out, nr_out: 0, device_depth, now: 0 });
-        elevator.set_nr_requests(nr_requests);
+        let mut elevator = Box::new(Elevator {
+            kind,
+            out,
+            nr_out: 0,
+            device_depth,
+            is_limited: (0..depth).map(|_| false).collect(),
+            nr_limited: 0,
+            limited_max: depth,
+            now: 0,
+        });
+        elevator.set_nr_requests(policy, nr_requests);
         Some(elevator)
     }
 
     /// Records that `nr_requests` tags may be in use.
-    pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
+    pub(crate) fn set_nr_requests(&mut self, policy: &Policy, nr_requests: u32) {
+        self.limited_max = policy.async_depth_of(nr_requests);
         scheduler!(mut self, set_depths(self.device_depth, nr_requests));
+    }
+
+    /// Returns whether a request is one of those that do not get every tag: no read, and not
+    /// reserved, because other I/O may depend on reserved I/O (Q9).
+    pub(crate) fn limits(op: Op, flags: BioFlags) -> bool {
+        op != Op::Read && !flags.contains(BioFlags::RESERVED)
+    }
+
+    /// Returns how many more tags requests may have that are not reads (Q9).
+    pub(crate) fn nr_limited_left(&self) -> u32 {
+        self.limited_max.saturating_sub(self.nr_limited)
     }
 
     /// Records the time of the turn that begins. A thread that has not seen yet that the disk needs
@@ -98,9 +126,10 @@ impl Elevator {
 
     /// Records a request that is at the device, and that was given up before the scheduler was
     /// chosen. It keeps its room at the device (Q8).
-    pub(crate) fn adopt(&mut self, tag: Tag) {
+    pub(crate) fn adopt(&mut self, tag: Tag, op: Op, flags: BioFlags) {
         self.out[tag.index()] = Some(Out::Earlier);
         self.nr_out += 1;
+        self.count_limited(tag, op, flags);
     }
 
     /// Returns the number of requests that wait here.
@@ -121,7 +150,15 @@ impl Elevator {
             // It left its plug before the disk needed the time.
             queued.since_ns = now;
         }
+        self.count_limited(tag, rq.op, rq.flags);
         scheduler!(mut self, insert(queued, at, now));
+    }
+
+    /// Counts a request that has its tag from now on.
+    fn count_limited(&mut self, tag: Tag, op: Op, flags: BioFlags) {
+        let is_limited = Elevator::limits(op, flags);
+        self.is_limited[tag.index()] = is_limited;
+        self.nr_limited += u32::from(is_limited);
     }
 
     /// Returns the queued requests that a request may merge with. Its tag is `tag` if it is queued.
@@ -164,6 +201,8 @@ impl Elevator {
 
     /// Records that a tag was put.
     pub(crate) fn put(&mut self, tag: Tag) {
+        let is_limited = core::mem::take(&mut self.is_limited[tag.index()]);
+        self.nr_limited -= u32::from(is_limited);
         let Some(out) = self.out[tag.index()].take() else { return };
         self.nr_out -= 1;
         let (Out::Since(since_ns), now) = (out, self.now) else { return };

@@ -1,9 +1,9 @@
 //! `kyber`: a limit on the requests of each kind at the device, tuned by their latencies.
 //!
 //! Source: the rules and defaults of Linux 6.12 (`block/kyber-iosched.c`). Differences: a request
-//! can merge with every queued one, not only with the last eight of a processor; and the limit on
-//! asynchronous requests (3/4 of the tags there) is that of every hardware context
-//! (`hctx/admission/classes.rs`), without one by default. The class of a priority has no effect, as
+//! can merge with every queued one, not only with the last eight of a processor; and the context
+//! limits the tags of all requests but reads (`async_depth`, Q9), where Linux excepts writes that a
+//! program waits for. The class of a priority has no effect, as
 //! there.
 //!
 //! - KY1 *Domains.* Reads, writes, discards and other requests (write-zeroes) are domains. Each has

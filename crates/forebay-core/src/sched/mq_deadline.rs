@@ -1,8 +1,8 @@
 //! `mq-deadline`: batches in the order of the addresses, and a deadline for each request.
 //!
 //! Source: the rules and defaults of Linux 6.12 (`block/mq-deadline.c`). Differences: discards and
-//! write-zeroes are writes, as there; zones are missing; and the limit on asynchronous requests
-//! (`async_depth`) is that of every hardware context (`hctx/admission/classes.rs`).
+//! write-zeroes are writes, as there; zones are missing; and the context limits the tags of
+//! requests that are not reads (`async_depth`, Q9), beside every scheduler.
 //!
 //! A request has a class (that of its priority) and a direction: read, or write. For each pair
 //! there is a list sorted by address, and a FIFO with a deadline for each request.

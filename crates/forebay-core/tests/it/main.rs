@@ -1,6 +1,7 @@
 //! The integration tests, as one program: shared code is compiled once, and all of it is used.
 
 mod accepts;
+mod async_depth;
 mod classes;
 mod commits;
 mod common;

@@ -368,7 +368,7 @@ proptest! {
             .nr_reserved(nr_reserved.min(nr_requests - 1))
             .async_depth(async_depth);
         let mut bench = Bench::new(limits, policy);
-        let (mut nr_bios, mut has_failed) = (0, false);
+        let (mut nr_bios, mut has_failed, mut has_reserved) = (0, false, false);
         for step in steps {
             match step {
                 Step::Queue(op, page, nr, flag, class) => {
@@ -380,6 +380,7 @@ proptest! {
                     let flags = flags_of(flag, op);
                     let bio = bench.bio(op, start, len, nr_bios);
                     nr_bios += 1;
+                    has_reserved |= flags.contains(BioFlags::RESERVED);
                     bench.queue_bio(Bio { flags, origin, ..bio }, 1);
                 }
                 Step::Unplug => bench.unplug(),
@@ -404,6 +405,10 @@ proptest! {
             let is_data = |at: &&usize| seen[**at].op != Op::Flush;
             let nr_at_device = bench.toy.running.iter().filter(is_data).count();
             prop_assert!(nr_at_device <= device_depth as usize, "Q5: {nr_at_device}");
+            let is_write = |at: &&usize| !matches!(seen[**at].op, Op::Read | Op::Flush);
+            let nr_writes = bench.toy.running.iter().filter(is_write).count();
+            let is_limited = has_reserved || nr_writes <= async_depth as usize;
+            prop_assert!(is_limited, "Q9: {nr_writes}");
         }
         bench.toy.answers.clear();
         bench.unplug();

@@ -42,7 +42,7 @@ fn each_scheduler_orders_the_requests_that_come_after_the_change() {
     assert_eq!(bench.first_pages(), [50, 10, 30]);
     bench.finish();
     for nth in 0..3 {
-        assert_eq!(bench.change_to(mq_deadline(1)), 2);
+        assert_eq!(bench.change_to(mq_deadline(1).nr_requests(Some(2))), 2);
         bench.read_pages([50, 30, 10]);
         assert_eq!(bench.first_pages(), [50], "change {nth}");
         assert!(!bench.queue.hctx.is_drained());

@@ -22,6 +22,7 @@ pub(crate) const T14: &str = "T14: a split bio that gathers tags takes none befo
 
 pub(crate) const Q5: &str = "Q5: the device has no more requests than the device depth";
 pub(crate) const Q8: &str = "Q8: a scheduler changes only while no admitted bio is in its context";
+pub(crate) const Q9: &str = "Q9: with a scheduler, reads find tags that others may not have";
 
 pub(crate) const OW1: &str = "OW1: the I/O of an owner keeps every limit";
 pub(crate) const OW3: &str = "OW3: a freeze does not wait for I/O that waits for its owner";
@@ -81,7 +82,7 @@ pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
 /// The rules of tags, of schedulers, of owners, of runs and of waits, in order.
-pub const RULES: [&str; 30] = [
-    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, OW1, OW3, OW6, R1, R2, R3, R4,
-    R5, R6, W1, W2, W3, W4, W5, W7,
+pub const RULES: [&str; 31] = [
+    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, Q9, OW1, OW3, OW6, R1, R2, R3,
+    R4, R5, R6, W1, W2, W3, W4, W5, W7,
 ];

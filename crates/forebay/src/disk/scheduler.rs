@@ -31,8 +31,9 @@ impl Disk {
     /// [`SchedulerPolicy::Auto`] selects the default of the device. A setting that is not given has
     /// its default: begin with [`Disk::scheduling`] to keep the others. `nr_requests` keeps the
     /// user's value, from the spec or [`Disk::set_nr_requests`]. Otherwise it becomes the default
-    /// with the new scheduler: twice `device_depth`, or all tags without one. (Linux always sets it
-    /// to the default.) [`Disk::info`] still returns the settings that the disk was opened with.
+    /// with the new scheduler: twice `device_depth` and at least 64, or all tags without one.
+    /// (Linux always sets it to the default.) [`Disk::info`] still returns the settings that the
+    /// disk was opened with.
     ///
     /// The new scheduler exists before the freeze begins, so the change does not fail halfway.
     ///

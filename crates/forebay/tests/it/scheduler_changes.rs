@@ -306,10 +306,10 @@ impl Backend for Keeps {
     }
 }
 
-/// Returns how many of 8 NOWAIT reads get a tag, and how many reach the device at once.
+/// Returns how many of 80 NOWAIT reads get a tag, and how many reach the device at once.
 fn tags_and_depth(disk: &Disk, kept: &Mutex<Vec<Request>>) -> (usize, usize) {
     let mut queue = disk.queue();
-    (0..8).for_each(|nr| submit(&mut queue, Io::read(Buf::new(512), nr * 1024).nowait()));
+    (0..80).for_each(|nr| submit(&mut queue, Io::read(Buf::new(512), nr * 1024).nowait()));
     let nr_at_device = kept.lock().expect("no panic").len();
     let mut done = Vec::new();
     while !queue.is_empty() {
@@ -325,17 +325,17 @@ fn tags_in_use_follow_the_scheduler_unless_the_user_has_set_their_number() {
     let open = |policy: Policy| {
         let keeps = Keeps::default();
         let kept = Arc::clone(&keeps.0);
-        let policy = policy.queue_depth(8).nr_hw_queues(1);
+        let policy = policy.queue_depth(80).nr_hw_queues(1);
         (Disk::with_backend(keeps, limits(1 << 20), policy).expect("a disk"), kept)
     };
     let (disk, kept) = open(Policy::default());
     let none = Scheduling::default().scheduler(SchedulerPolicy::None);
     let set = |scheduling| disk.set_scheduler(scheduling).expect("no other hold");
-    assert_eq!(tags_and_depth(&disk, &kept), (8, 8));
+    assert_eq!(tags_and_depth(&disk, &kept), (80, 80));
     set(mq_deadline().device_depth(Some(3)));
-    assert_eq!(tags_and_depth(&disk, &kept), (6, 3));
+    assert_eq!(tags_and_depth(&disk, &kept), (64, 3));
     set(none);
-    assert_eq!(tags_and_depth(&disk, &kept), (8, 8));
+    assert_eq!(tags_and_depth(&disk, &kept), (80, 80));
     disk.set_nr_requests(5).expect("within the depth");
     set(mq_deadline().device_depth(Some(2)));
     assert_eq!(tags_and_depth(&disk, &kept), (5, 2));
@@ -413,16 +413,16 @@ fn deadlines_work_on_a_disk_without_latencies() {
 
 #[test]
 fn scheduler_and_settings_out_of_range_change_nothing() {
-    let disk = open("ram:1M?nr_hw_queues=1&queue_depth=8&reserved_tags=3");
+    let disk = open("ram:1M?nr_hw_queues=1&queue_depth=99&reserved_tags=70");
     let held = disk.stop();
     let mut queue = disk.queue();
     submit(&mut queue, Io::read(Buf::new(512), 0));
     for (scheduling, text) in [
-        (mq_deadline().device_depth(Some(9)), "device_depth=9: expected a number from 1 to 8"),
-        (mq_deadline().device_depth(Some(0)), "device_depth=0: expected a number from 1 to 8"),
+        (mq_deadline().device_depth(Some(100)), "device_depth=100: expected a number from 1 to 99"),
+        (mq_deadline().device_depth(Some(0)), "device_depth=0: expected a number from 1 to 99"),
         (
             mq_deadline().device_depth(Some(1)),
-            "reserved_tags=3: expected a number below nr_requests, which is 2",
+            "reserved_tags=70: expected a number below nr_requests, which is 64",
         ),
     ] {
         // A freeze would fail in another way.
@@ -430,6 +430,7 @@ fn scheduler_and_settings_out_of_range_change_nothing() {
         let whole = format!("{}: cannot change the scheduler: {text}", disk.info().spec);
         assert_eq!((error.to_string(), error.errno()), (whole, libc::EINVAL));
     }
+    let mq_deadline = || mq_deadline().device_depth(Some(40));
     let error = disk.set_scheduler(mq_deadline()).expect_err("it is stopped");
     assert_eq!(error.errno(), libc::EBUSY);
     assert_eq!(disk.scheduling().scheduler, SchedulerPolicy::None);

@@ -91,6 +91,7 @@ fn every_option_changes_the_simulation_or_is_refused() {
             "rw=randread iodepth=32 scheduler=mq-deadline device_depth=1 nr_requests=64",
             "off",
         ),
+        ("async_depth", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
         ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),

@@ -5,7 +5,7 @@
 //! the words of a bitmap. Here the holder of the token counts the tags in use, and the tag set is
 //! not involved.
 
-use crate::bio::BioFlags;
+use crate::bio::{BioFlags, Op};
 use crate::request::Request;
 use crate::tag::{Tag, TagCache};
 use alloc::collections::VecDeque;
@@ -19,6 +19,9 @@ const SPECIAL: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
 /// `async_depth` go to [`BioFlags::BACKGROUND`] bios. A request that cannot have a tag for that
 /// reason alone waits here, so that it does not hold up others. When it can have a tag, it is
 /// treated as the oldest request.
+///
+/// With a scheduler, requests that are not reads wait here too, while they have as many tags as
+/// they may (Q9). The scheduler counts these.
 #[derive(Debug)]
 pub(super) struct TagClasses {
     nr_reserved: u32,
@@ -26,6 +29,8 @@ pub(super) struct TagClasses {
     nr_background: u32,
     reserved: VecDeque<Request>,
     background: VecDeque<Request>,
+    /// Requests that are not reads, of a context with a scheduler. In order of arrival.
+    writes: VecDeque<Request>,
 }
 
 impl TagClasses {
@@ -36,6 +41,7 @@ impl TagClasses {
             nr_background: 0,
             reserved: VecDeque::new(),
             background: VecDeque::new(),
+            writes: VecDeque::new(),
         }
     }
 
@@ -51,12 +57,12 @@ impl TagClasses {
 
     /// Returns whether no request waits here.
     pub(super) fn is_empty(&self) -> bool {
-        self.reserved.is_empty() && self.background.is_empty()
+        self.reserved.is_empty() && self.background.is_empty() && self.writes.is_empty()
     }
 
     /// Returns the requests that wait here.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.reserved.iter().chain(&self.background)
+        self.reserved.iter().chain(&self.background).chain(&self.writes)
     }
 
     /// Returns whether requests with these flags may have a reserved tag, and there are reserved
@@ -90,6 +96,31 @@ impl TagClasses {
             true => self.background.push_front(rq),
             false => self.background.push_back(rq),
         }
+    }
+
+    /// Returns whether requests wait here that are not reads (Q9).
+    pub(super) fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// Keeps a request that is no read until others of its kind have put their tags. The rest of a
+    /// split bio becomes the oldest.
+    pub(super) fn keep_write(&mut self, rq: Request) {
+        match rq.part_of.is_some() {
+            true => self.writes.push_front(rq),
+            false => self.writes.push_back(rq),
+        }
+    }
+
+    /// Moves the oldest request that is no read to the head of the backlog, unless an older one is
+    /// there. Returns whether it did.
+    pub(super) fn move_write(&mut self, backlog: &mut VecDeque<Request>) -> bool {
+        let Some(oldest) = self.writes.front() else { return false };
+        let is_older = |rq: &Request| rq.op != Op::Read && rq.unplugged_ns <= oldest.unplugged_ns;
+        if backlog.front().is_some_and(is_older) {
+            return false;
+        }
+        self.writes.pop_front().map(|rq| backlog.push_front(rq)).is_some()
     }
 
     /// Moves requests that wait here and no longer have to, to the head of the backlog, one at a

@@ -23,6 +23,7 @@ use crate::owner::{CostModel, OwnerCharge, Owners, WeightBy};
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::request::{QueuedBio, Request, Steps};
+use crate::sched::Elevator;
 use crate::tag::{Tag, WaitId};
 use alloc::boxed::Box;
 
@@ -62,8 +63,9 @@ impl Admission {
             .then(|| Box::new(Admission { classes: classes(), threads, owned: None, has_classes }))
     }
 
-    /// Creates it for owners alone.
-    fn for_owners(policy: &Policy) -> Box<Admission> {
+    /// Creates it where the policy does not need it: for owners, or for requests that a scheduler
+    /// limits.
+    fn unneeded(policy: &Policy) -> Box<Admission> {
         let classes = TagClasses::new(0, policy.async_depth.max(1));
         Box::new(Admission { classes, threads: None, owned: None, has_classes: false })
     }
@@ -139,7 +141,7 @@ impl HardwareContext {
         assert!(!self.has_lines(), "owners need wake=fair");
         self.keep_incoming();
         let policy = &self.policy;
-        let admission = self.admission.get_or_insert_with(|| Admission::for_owners(policy));
+        let admission = self.admission.get_or_insert_with(|| Admission::unneeded(policy));
         match &mut admission.owned {
             Some(owned) => owned.set_owners(owners, by, model),
             None => admission.owned = Some(OwnedQueues::new(owners, by, model)),
@@ -248,6 +250,11 @@ impl HardwareContext {
         {
             return classes.has_reserved();
         }
+        if Elevator::limits(rq.op, rq.flags)
+            && self.admission.as_ref().is_some_and(|admission| admission.classes.has_writes())
+        {
+            return true;
+        }
         // Background bios wait for their own class, and hold up no others.
         !self.backlog.is_empty() || self.threads().is_some_and(|threads| !threads.is_empty())
     }
@@ -273,11 +280,17 @@ impl HardwareContext {
         }
     }
 
-    /// Returns how many tags a request with these flags could get now.
-    pub(super) fn nr_free_tags_of(&self, flags: BioFlags) -> u32 {
-        match &self.admission {
+    /// Returns how many tags a request of the kind of `rq` could get now.
+    pub(super) fn nr_free_tags_of(&self, rq: &Request) -> u32 {
+        let nr_free = match &self.admission {
             None => self.tags.nr_free(0),
-            Some(admission) => admission.classes.nr_free(&self.tags, flags),
+            Some(admission) => admission.classes.nr_free(&self.tags, rq.flags),
+        };
+        match &self.elevator {
+            Some(elevator) if Elevator::limits(rq.op, rq.flags) => {
+                nr_free.min(elevator.nr_limited_left())
+            }
+            _ => nr_free,
         }
     }
 
@@ -365,7 +378,7 @@ impl HardwareContext {
         }
         self.tags.set_nr_requests(nr_requests);
         if let Some(elevator) = &mut self.elevator {
-            elevator.set_nr_requests(nr_requests);
+            elevator.set_nr_requests(&self.policy, nr_requests);
         }
         if let Some(admission) = &mut self.admission {
             admission.classes.set_nr_reserved(nr_reserved);
@@ -413,10 +426,15 @@ impl Turn<'_> {
 
     #[cold]
     fn stock_from_elsewhere(&mut self) {
-        let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, device, elevator, nr_waited, .. } =
+            &mut *self.hctx;
         let Some(admission) = admission.as_deref_mut() else { return };
         let Admission { classes, threads, owned, .. } = admission;
         classes.move_one(backlog, device.is_failed());
+        let may_write = elevator.as_ref().is_none_or(|elevator| elevator.nr_limited_left() > 0);
+        if (may_write || device.is_failed()) && classes.move_write(backlog) {
+            *nr_waited += 1;
+        }
         if let Some(threads) = threads
             && backlog.is_empty()
         {
@@ -475,6 +493,29 @@ impl Turn<'_> {
             classes.keep_background(rq);
         }
         self.stock_backlog();
+    }
+
+    /// Moves the oldest request of the backlog out of the way of reads, if it is none and others of
+    /// its kind have as many tags as they may (Q9). Returns whether it did.
+    pub(super) fn hold_write(&mut self) -> bool {
+        let hctx = &mut *self.hctx;
+        let Some(rq) = hctx.backlog.front() else { return false };
+        let is_limited =
+            Elevator::limits(rq.op, rq.flags) && rq.steps.current() == Some(Steps::DATA);
+        let is_full = |elevator: &Elevator| elevator.nr_limited_left() == 0;
+        if !is_limited
+            || !hctx.elevator.as_deref().is_some_and(is_full)
+            || hctx.device.is_failed()
+            || plants!(PassAsyncDepth)
+        {
+            return false;
+        }
+        let Some(rq) = hctx.pop_backlog() else { return false };
+        let policy = &hctx.policy;
+        let admission = hctx.admission.get_or_insert_with(|| Admission::unneeded(policy));
+        admission.classes.keep_write(rq);
+        (hctx.is_plain, hctx.counts_puts) = (false, true);
+        true
     }
 
     /// Settles the queues of the threads after dispatch. Requests without a tag return to their

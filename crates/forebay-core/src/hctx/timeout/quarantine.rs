@@ -10,7 +10,7 @@
 //! A bio that is split has one hold for all of its parts.
 
 use super::Timeouts;
-use crate::bio::{BioFlags, Segments};
+use crate::bio::{BioFlags, Op, Segments};
 use crate::driver::Completed;
 use crate::hctx::{HardwareContext, SlotState, Turn};
 use crate::plant::plants;
@@ -29,6 +29,7 @@ pub(super) fn no_memory() -> MemoryHold {
 #[derive(Debug)]
 pub(super) struct GivenUp {
     tag: Tag,
+    op: Op,
     flags: BioFlags,
     /// It may still change the device (H6).
     is_change: bool,
@@ -64,8 +65,14 @@ impl Turn<'_> {
         *nr_begun -= u32::from(slot.state == SlotState::Begun);
         slot.state = SlotState::GivenUp;
         timeouts.take_overdue(tag);
-        let mut given_up =
-            GivenUp { tag, flags: rq.flags, is_change: false, sync_len: None, holds: Vec::new() };
+        let mut given_up = GivenUp {
+            tag,
+            op: rq.op,
+            flags: rq.flags,
+            is_change: false,
+            sync_len: None,
+            holds: Vec::new(),
+        };
         if tag == flush.tag() {
             timeouts.given_up.push(given_up);
             return self.give_up_flush();
@@ -155,14 +162,14 @@ impl HardwareContext {
 
     /// Returns the number of tags of requests that were given up and are at the driver.
     pub fn nr_given_up_tags(&self) -> u32 {
-        self.given_up_tags().count() as u32
+        self.given_up_data().count() as u32
     }
 
-    /// Returns these tags.
-    pub(in crate::hctx) fn given_up_tags(&self) -> impl Iterator<Item = Tag> {
+    /// Returns these tags, with the operation and the flags of each.
+    pub(in crate::hctx) fn given_up_data(&self) -> impl Iterator<Item = (Tag, Op, BioFlags)> {
         let tag_of_flush = self.flush.tag();
-        let tags = self.timeouts.given_up.iter().map(|given_up| given_up.tag);
-        tags.filter(move |tag| *tag != tag_of_flush)
+        let given_up = self.timeouts.given_up.iter().filter(move |it| it.tag != tag_of_flush);
+        given_up.map(|it| (it.tag, it.op, it.flags))
     }
 
     /// Gives the tags of requests that were given up back to the set, for its other users, and

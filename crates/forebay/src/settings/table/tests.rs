@@ -104,7 +104,7 @@ fn defaults_that_depend_on_the_disk_are_those_of_open_disks() {
         ("ram:1M", "none", "128", "256"),
         (path, "none", "128", "256"),
         ("ram:1M?scheduler=mq-deadline", "mq-deadline", "128", "256"),
-        ("ram:1M?scheduler=mq-deadline&device_depth=1", "mq-deadline", "1", "2"),
+        ("ram:1M?scheduler=mq-deadline&device_depth=1", "mq-deadline", "1", "64"),
     ] {
         check(spec, "scheduler", Some(scheduler));
         if scheduler != "none" {

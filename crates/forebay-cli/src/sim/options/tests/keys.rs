@@ -22,6 +22,7 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("nr_hw_queues", "", "2"),
     ("scheduler", "", "mq-deadline"),
     ("device_depth", "scheduler=mq-deadline", "1"),
+    ("async_depth", "scheduler=mq-deadline device_depth=1", "1"),
     ("fifo_batch", "scheduler=mq-deadline device_depth=1", "1"),
     ("read_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("write_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
@@ -40,7 +41,6 @@ const HONOURED: &[(&str, &str, &str)] = &[
 /// Values that are not the default, of keys that are refused.
 const REFUSED: &[(&str, &str)] = &[
     ("kick", "per-request"),
-    ("async_depth", "3"),
     ("prio_aging_expire", "3"),
     ("iostats", "off"),
     ("nr_bios", "7"),
