@@ -7,7 +7,7 @@
 
 use crate::bio::Op;
 use crate::driver::Driver;
-use crate::hctx::turn::Incoming;
+use crate::hctx::turn::{Incoming, note_tag};
 use crate::hctx::{Gates, HardwareContext, Slot, SlotState};
 use crate::request::{QueuedBio, Request};
 use crate::tag::Tag;
@@ -32,14 +32,11 @@ impl HardwareContext {
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> (Incoming, u32) {
         self.begin_issue(now);
-        let mut issued = Issued::default();
-        let outcome = match (self.elevator.is_some(), self.incoming.len()) {
-            (true, 2..) => self.issue_sorted(driver, now, ended, &mut issued),
-            _ => self.issue_each(driver, now, ended, &mut issued),
+        let (outcome, issued) = match (self.elevator.is_some(), self.incoming.len()) {
+            (true, 2..) => self.issue_sorted(driver, now, ended),
+            _ => self.issue_each(driver, now, ended),
         };
-        if issued.nr > 0 {
-            self.note_incoming(now, issued.nr, issued.nr_begun);
-        }
+        self.note_incoming(now, issued.nr, issued.nr_begun);
         (outcome, issued.nr)
     }
 
@@ -50,36 +47,40 @@ impl HardwareContext {
         driver: &mut D,
         now: u64,
         ended: &mut Vec<Box<QueuedBio>>,
-        issued: &mut Issued,
-    ) -> Incoming {
+    ) -> (Incoming, Issued) {
+        let mut issued = Issued::default();
         if self.incoming.len() > 1 {
             // With too few tags, the owners divide them (OW2).
             if (self.tags.nr_free(0) as usize) < self.incoming.len() {
                 self.keep_incoming();
-                return Incoming::Waiting;
+                return (Incoming::Waiting, issued);
             }
             // The oldest is taken from the end.
             self.incoming.reverse();
         }
         while let Some(mut rq) = self.incoming.pop() {
-            let Some(tag) = self.tags.get(0) else { return self.keep_rest(rq) };
+            let Some(tag) = self.tags.get(0) else { return (self.keep_rest(rq), issued) };
             if !self.passes_owners(&rq, now) {
                 self.tags.put(tag);
-                return self.keep_rest(rq);
+                return (self.keep_rest(rq), issued);
             }
             self.note_plain_tag(&mut rq, now);
             if self.elevator.is_some() && !self.passes_scheduler(tag, &rq) {
                 self.queue(tag, rq);
-                return Incoming::Waiting;
+                return (Incoming::Waiting, issued);
             }
             let last = self.incoming.is_empty();
-            if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, issued) {
+            if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, &mut issued)
+            {
                 self.incoming.reverse();
                 self.keep_incoming();
-                return outcome;
+                return (outcome, issued);
+            }
+            if last {
+                break;
             }
         }
-        Incoming::Issued
+        (Incoming::Issued, issued)
     }
 
     /// Leaves a request, and the incoming ones behind it, to the full rules.
@@ -92,16 +93,17 @@ impl HardwareContext {
     }
 
     /// Queues several requests in the scheduler, then issues those that it hands out.
+    #[inline(never)]
     fn issue_sorted<D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         now: u64,
         ended: &mut Vec<Box<QueuedBio>>,
-        issued: &mut Issued,
-    ) -> Incoming {
+    ) -> (Incoming, Issued) {
+        let mut issued = Issued::default();
         self.keep_incoming();
         if self.admission.is_some() {
-            return Incoming::Waiting;
+            return (Incoming::Waiting, issued);
         }
         while !self.backlog.is_empty() {
             if self.nr_scheduled() > 0 && self.merge_oldest(now) {
@@ -114,14 +116,20 @@ impl HardwareContext {
         }
         while let Some((tag, rq)) = self.next_queued(false) {
             let last = self.is_last_queued() && self.backlog.is_empty();
-            if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, issued) {
-                return outcome;
+            if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, &mut issued)
+            {
+                return (outcome, issued);
             }
         }
         match self.backlog.is_empty() && self.nr_scheduled() == 0 {
-            true => Incoming::Issued,
-            false => Incoming::Waiting,
+            true => (Incoming::Issued, issued),
+            false => (Incoming::Waiting, issued),
         }
+    }
+
+    #[inline(always)]
+    fn note_plain_tag(&self, rq: &mut Request, now: u64) {
+        note_tag(rq, self.policy.iostats.then_some(&*self.counters), now);
     }
 
     /// Issues a request under its tag. Returns why it was not issued; then it has ended, or is on
@@ -149,7 +157,8 @@ impl HardwareContext {
             self.dispatch.push_back(tag);
             return Err(Incoming::Waiting);
         }
-        let state = self.issue_tagged(driver, (tag, rq), last, now, Gates::OPEN, ended)?;
+        let rq = (tag, rq);
+        let state = self.issue_tagged::<false, D>(driver, rq, |_| last, now, Gates::OPEN, ended)?;
         issued.nr += 1;
         issued.nr_begun += u32::from(state == SlotState::Begun);
         Ok(())

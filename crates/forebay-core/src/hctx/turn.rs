@@ -17,6 +17,7 @@ use crate::driver::{Driver, Issue, IssuedRequest, Reap};
 use crate::hctx::{Commit, FastTurn, Gates, HardwareContext, SlotState, Turn, Turned};
 use crate::policy::KickPolicy;
 use crate::request::{QueuedBio, Request};
+use crate::stats::RunCounters;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -346,7 +347,7 @@ impl HardwareContext {
     fn issue_one<D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
-        mut rq: Request,
+        rq: Request,
         now: u64,
         gates: Gates,
         ended: &mut Vec<Box<QueuedBio>>,
@@ -362,29 +363,19 @@ impl HardwareContext {
             self.put_back(rq, is_write);
             return Err(Incoming::Waiting);
         };
-        self.note_plain_tag(&mut rq, now);
-        let last = self.incoming.is_empty();
-        self.issue_tagged(driver, (tag, rq), last, now, gates, ended)
-    }
-
-    /// Records that a request has got its tag.
-    #[inline(always)]
-    pub(super) fn note_plain_tag(&mut self, rq: &mut Request, now: u64) {
-        rq.tagged_ns = now;
-        if self.policy.iostats {
-            self.counters.tag.record_span(rq.unplugged_ns, now);
-        }
+        self.issue_tagged::<true, D>(driver, (tag, rq), <[Request]>::is_empty, now, gates, ended)
     }
 
     /// Issues a request that is one command for all of its data, under its tag, which is idle. A
-    /// write was counted, and no retry holds anything back. Returns the state of the tag, or why
-    /// the request was not issued; then it has ended, or waits for the driver.
+    /// write was counted, and no retry holds anything back. `NEW`: it is not recorded yet that the request has got its tag. `is_last` returns whether the driver
+    /// gets no other request soon, from the incoming ones. Returns the state of the tag, or why the
+    /// request was not issued; then it has ended, or waits for the driver.
     #[inline(always)]
-    pub(super) fn issue_tagged<D: Driver + ?Sized>(
+    pub(super) fn issue_tagged<const NEW: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         (tag, mut rq): (Tag, Request),
-        last: bool,
+        is_last: impl Fn(&[Request]) -> bool,
         now: u64,
         gates: Gates,
         ended: &mut Vec<Box<QueuedBio>>,
@@ -393,11 +384,14 @@ impl HardwareContext {
         let slot = &mut self.table[tag.index()];
         assert!(slot.state == SlotState::Idle, "no tag is live twice");
         rq.issued_ns = now;
+        if NEW {
+            note_tag(&mut rq, self.policy.iostats.then_some(&*self.counters), now);
+        }
         // For `may_retry`: see `Turn::issue`.
         if is_write && (rq.nr_bios > 1 || !self.limits.exact_counts) {
             rq.issued_after = self.retries.moment(self.count_at, &self.writes);
         }
-        let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), last);
+        let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), is_last(&self.incoming));
         if is_write {
             self.retries.writes().write_is_out(self.count_at);
             if answer.is_accepted() {
@@ -461,6 +455,15 @@ impl HardwareContext {
             self.retries.writes().write_is_out(self.count_at);
         }
         self.incoming.push(rq);
+    }
+}
+
+/// Records that a request has got its tag. `stats`: where latencies are recorded.
+#[inline(always)]
+pub(super) fn note_tag(rq: &mut Request, stats: Option<&RunCounters>, now: u64) {
+    rq.tagged_ns = now;
+    if let Some(counters) = stats {
+        counters.tag.record_span(rq.unplugged_ns, now);
     }
 }
 

@@ -272,8 +272,7 @@ impl FairQueue {
     /// Panics if I/O is queued, or the owner was removed.
     #[inline]
     pub fn pass(&mut self, owner: FairId, cost: u64) {
-        assert!(self.nr_queued == 0, "I/O that is queued goes first");
-        // A higher cost is no part of a streak.
+        // Within a streak no I/O is queued. A higher cost is no part of a streak.
         if self.streak.owner == owner && cost <= FairQueue::COST_MAX - self.streak.cost {
             self.streak.cost += cost;
         } else {
@@ -285,6 +284,7 @@ impl FairQueue {
     /// join it.
     #[inline(never)]
     fn begin_streak(&mut self, owner: FairId, cost: u64) {
+        assert!(self.nr_queued == 0, "I/O that is queued goes first");
         self.end_streak();
         let is_newest = self.charge_alone(owner, cost);
         self.streak.owner = if is_newest { owner } else { NO_OWNER };

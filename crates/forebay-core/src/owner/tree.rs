@@ -88,9 +88,9 @@ impl OwnerCharge {
         self.rates == OwnerCharge::NONE.rates
     }
 
-    /// Returns the units that the request costs in a bucket.
-    const fn cost(&self, which: Which) -> u64 {
-        match which.counts_ios() {
+    /// Returns the units that the request costs in the bucket of a rate, given by its bit.
+    const fn cost(&self, rate: u8) -> u64 {
+        match rate & Which::OF_IOS != 0 {
             true => self.nr_ios as u64 * Bucket::UNITS_PER_IO,
             false => self.bytes,
         }
@@ -240,11 +240,14 @@ impl Owner {
         charge: &mut OwnerCharge,
         nth: usize,
     ) -> Option<RetryAt> {
-        let limited = self.limited.load(Ordering::Relaxed) as u8;
-        for which in Which::of_set(limited & that_apply) {
-            match self.buckets[which as usize].try_start(charge.cost(which), now_ns) {
+        let mut left = self.limited.load(Ordering::Relaxed) as u8 & that_apply;
+        while let Some(bucket) = self.buckets.get(left.trailing_zeros() as usize) {
+            // The lowest one.
+            let rate = left & left.wrapping_neg();
+            left ^= rate;
+            match bucket.try_start(charge.cost(rate), now_ns) {
                 Ok(Charged::NOTHING) => {}
-                Ok(_) => charge.rates[nth] |= which.bit(),
+                Ok(_) => charge.rates[nth] |= rate,
                 Err(at) => return Some(at),
             }
         }
@@ -258,7 +261,7 @@ impl Owner {
         for rates in charge.rates {
             let Some(owner) = level else { return };
             for which in Which::of_set(rates) {
-                let charged = Charged::new(charge.cost(which));
+                let charged = Charged::new(charge.cost(which.bit()));
                 owner.buckets[which as usize].refund(charged);
             }
             level = owner.parent.as_deref();
