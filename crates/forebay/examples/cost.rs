@@ -20,7 +20,8 @@ use std::time::Instant;
 
 /// A disk with one context, which threads share.
 const ONE: &str = "null:1G?nr_hw_queues=1";
-const MQ: &str = "null:1G?scheduler=mq-deadline";
+/// The same with a scheduler.
+const SORTED: &str = "null:1G?scheduler=mq-deadline";
 
 const DEPTH: usize = 32;
 const BLOCK: usize = 4096;
@@ -237,7 +238,7 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 27] = [
+const KINDS: [Work; 22] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
     ("watched", "an I/O of an event loop, one at a time", |nr| Load::new("null:1G").watched(nr)),
@@ -256,32 +257,33 @@ const KINDS: [Work; 27] = [
     ("driver-batches", "an I/O on a custom driver, in batches of 32", |nr| {
         Load::on_driver().batches(nr);
     }),
-    ("one-context", "an I/O, one at a time, in a shared context", |nr| Load::new(ONE).singly(nr)),
-    ("one-context-batches", "the same, in batches of 32", |nr| Load::new(ONE).batches(nr)),
-    ("one-context-merges", "the same, 16 merged to one", |nr| Load::new(ONE).merges(nr)),
-    ("mq-deadline", "an I/O with mq-deadline, singly", |nr| Load::new(MQ).singly(nr)),
-    ("mq-deadline-batches", "an I/O with mq-deadline, batches", |nr| Load::new(MQ).batches(nr)),
-    ("mq-deadline-merges", "an I/O with mq-deadline, merges", |nr| Load::new(MQ).merges(nr)),
-    ("limited", "an I/O of an owner, limited, singly", |nr| Load::limited("null:1G").singly(nr)),
-    ("limited-batches", "an I/O of an owner, limited, batches", |nr| {
-        Load::limited("null:1G").batches(nr)
+    ("one-context", "an I/O in a context that threads share, one at a time", |nr| {
+        Load::new(ONE).singly(nr);
     }),
-    ("limited-merges", "an I/O of an owner, limited, merges", |nr| {
-        Load::limited("null:1G").merges(nr)
+    ("one-context-batches", "an I/O in such a context, in batches of 32", |nr| {
+        Load::new(ONE).batches(nr);
     }),
-    ("limited-one", "an I/O of an owner, limited-one, singly", |nr| Load::limited(ONE).singly(nr)),
-    ("limited-one-batches", "an I/O of an owner, limited-one, batches", |nr| {
-        Load::limited(ONE).batches(nr)
+    ("one-context-merges", "an I/O in such a context, 16 merged to one", |nr| {
+        Load::new(ONE).merges(nr);
     }),
-    ("limited-one-merges", "an I/O of an owner, limited-one, merges", |nr| {
-        Load::limited(ONE).merges(nr)
+    ("mq-deadline", "an I/O with mq-deadline, one at a time", |nr| Load::new(SORTED).singly(nr)),
+    ("mq-deadline-batches", "an I/O with mq-deadline, in batches of 32", |nr| {
+        Load::new(SORTED).batches(nr);
     }),
-    ("weighted", "an I/O of an owner, weighted, singly", |nr| Load::weighted(ONE).singly(nr)),
-    ("weighted-batches", "an I/O of an owner, weighted, batches", |nr| {
-        Load::weighted(ONE).batches(nr)
+    ("mq-deadline-merges", "an I/O with mq-deadline, 16 merged to one", |nr| {
+        Load::new(SORTED).merges(nr);
     }),
-    ("weighted-merges", "an I/O of an owner, weighted, merges", |nr| {
-        Load::weighted(ONE).merges(nr)
+    ("limited", "an I/O of an owner with a limit, one at a time", |nr| {
+        Load::limited("null:1G").singly(nr);
+    }),
+    ("limited-batches", "an I/O of an owner with a limit, in batches of 32", |nr| {
+        Load::limited("null:1G").batches(nr);
+    }),
+    ("weighted", "an I/O of an owner with a weight, one at a time", |nr| {
+        Load::weighted(ONE).singly(nr);
+    }),
+    ("weighted-batches", "an I/O of an owner with a weight, in batches of 32", |nr| {
+        Load::weighted(ONE).batches(nr);
     }),
     ("tag", "a tag taken and given back", |nr| tags(1, nr)),
     ("tags", "a tag taken and given back, 16 at once", |nr| tags(16, nr)),

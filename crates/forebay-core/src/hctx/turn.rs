@@ -367,9 +367,10 @@ impl HardwareContext {
     }
 
     /// Issues a request that is one command for all of its data, under its tag, which is idle. A
-    /// write was counted, and no retry holds anything back. `NEW`: it is not recorded yet that the request has got its tag. `is_last` returns whether the driver
-    /// gets no other request soon, from the incoming ones. Returns the state of the tag, or why the
-    /// request was not issued; then it has ended, or waits for the driver.
+    /// write was counted, and no retry holds anything back. `NEW`: it is not recorded yet that the
+    /// request has got its tag. `is_last` returns whether no other request follows soon, from the
+    /// incoming ones. Returns the state of the tag, or why the request was not issued; then it has
+    /// ended, or waits for the driver.
     #[inline(always)]
     pub(super) fn issue_tagged<const NEW: bool, D: Driver + ?Sized>(
         &mut self,

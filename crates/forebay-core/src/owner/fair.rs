@@ -459,11 +459,12 @@ impl Node {
     /// Returns the start tag of the first queued I/O, if `now` is the virtual time (FQ3).
     #[inline]
     fn begin(&mut self, now: u128) -> u128 {
-        self.start = self.finish;
-        if now > self.finish {
-            (self.start, self.rest) = (now, 0);
+        let start = now.max(self.finish);
+        if start > self.finish {
+            self.rest = 0;
         }
-        self.start
+        self.start = start;
+        start
     }
 
     /// Returns the finish tag of an I/O (FQ2).
