@@ -77,8 +77,8 @@ const fn gate(name: &'static str, kind: &'static str, max: f64) -> Gate {
     Gate { name, example: "cost", kind, less: None, max }
 }
 
-/// The cost of `kind` above that of `null`: of a user's own back end or driver, which does as little
-/// as `null`, of a scheduler, or of an owner.
+/// The cost of `kind` above that of `null`: of a scheduler, of an owner, or of a back end or driver
+/// that does as little as `null`.
 const fn over_null(name: &'static str, kind: &'static str, null: &'static str, max: f64) -> Gate {
     Gate { name, example: "cost", kind, less: Some(null), max }
 }
