@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 #[inline(always)]
 pub(crate) fn push<T>(list: &mut Vec<T>, item: T) {
     match list.len() < list.capacity() {
-        true => list.push(item),
+        // `push` would be a call too.
+        true => list.extend(Some(item)),
         false => push_and_grow(list, item),
     }
 }

@@ -10,13 +10,18 @@
 
 use forebay::driver::{Answer, Completions, Driver, Facts, IssuedRequest, Mode, Queue, Reap, Wait};
 use forebay::{
-    Backend, Batch, BioQueue, BlockStatus, Buf, Completion, Disk, Extents, Io, Policy, PollMode,
-    QueueLimits, plug,
+    Backend, Batch, BioQueue, BlockStatus, Buf, Completion, Disk, Extents, Io, Limits, Origin,
+    Owner, Policy, PollMode, QueueLimits, Rate, plug,
 };
 use forebay_core::{Tag, TagSet};
 use std::hint::black_box;
 use std::io;
 use std::time::Instant;
+
+/// A disk with one context, which threads share.
+const ONE: &str = "null:1G?nr_hw_queues=1";
+/// The same with a scheduler.
+const SORTED: &str = "null:1G?scheduler=mq-deadline";
 
 const DEPTH: usize = 32;
 const BLOCK: usize = 4096;
@@ -24,6 +29,7 @@ const BLOCK: usize = 4096;
 /// A queue that is kept full, and its buffers.
 struct Load {
     queue: BioQueue,
+    origin: Origin,
     bufs: Vec<Buf>,
     done: Vec<Completion>,
     random: u64,
@@ -58,9 +64,31 @@ impl Load {
         Load::on(&Disk::with_driver(driver, policy).expect("the same as null"))
     }
 
+    /// Submits as an owner whose limit holds nothing back.
+    fn limited(spec: &str) -> Load {
+        Load::of_owner(spec, |owner| {
+            let mut limits = Limits::default();
+            limits.both.iops = Rate::per_s(100_000_000);
+            owner.set_limits(&limits).expect("a rate without a burst");
+        })
+    }
+
+    /// Submits as an owner with a weight.
+    fn weighted(spec: &str) -> Load {
+        Load::of_owner(spec, |owner| owner.set_weight(200).expect("one context"))
+    }
+
+    fn of_owner(spec: &str, set: impl FnOnce(&Owner)) -> Load {
+        let disk = Disk::open(spec).expect("null is always there");
+        let owner = disk.owner("tenant").expect("the name is free");
+        set(&owner);
+        Load { origin: owner.origin(), ..Load::on(&disk) }
+    }
+
     fn on(disk: &Disk) -> Load {
         Load {
             queue: disk.queue(),
+            origin: Origin::NONE,
             bufs: (0..DEPTH).map(|_| Buf::new(BLOCK)).collect(),
             done: Vec::with_capacity(DEPTH),
             random: 1,
@@ -77,7 +105,8 @@ impl Load {
 
     fn submit(&mut self, block: u64) {
         let buf = self.bufs.pop().expect("there are as many as may be in flight");
-        self.queue.submit(Io::read(buf, block * BLOCK as u64)).expect("it is on the disk");
+        let io = Io::read(buf, block * BLOCK as u64).origin(self.origin);
+        self.queue.submit(io).expect("it is on the disk");
     }
 
     fn reap(&mut self) {
@@ -209,7 +238,7 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 12] = [
+const KINDS: [Work; 22] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
     ("watched", "an I/O of an event loop, one at a time", |nr| Load::new("null:1G").watched(nr)),
@@ -227,6 +256,34 @@ const KINDS: [Work; 12] = [
     ("driver", "an I/O on a custom driver, one at a time", |nr| Load::on_driver().singly(nr)),
     ("driver-batches", "an I/O on a custom driver, in batches of 32", |nr| {
         Load::on_driver().batches(nr);
+    }),
+    ("one-context", "an I/O in a context that threads share, one at a time", |nr| {
+        Load::new(ONE).singly(nr);
+    }),
+    ("one-context-batches", "an I/O in such a context, in batches of 32", |nr| {
+        Load::new(ONE).batches(nr);
+    }),
+    ("one-context-merges", "an I/O in such a context, 16 merged to one", |nr| {
+        Load::new(ONE).merges(nr);
+    }),
+    ("mq-deadline", "an I/O with mq-deadline, one at a time", |nr| Load::new(SORTED).singly(nr)),
+    ("mq-deadline-batches", "an I/O with mq-deadline, in batches of 32", |nr| {
+        Load::new(SORTED).batches(nr);
+    }),
+    ("mq-deadline-merges", "an I/O with mq-deadline, 16 merged to one", |nr| {
+        Load::new(SORTED).merges(nr);
+    }),
+    ("limited", "an I/O of an owner with a limit, one at a time", |nr| {
+        Load::limited("null:1G").singly(nr);
+    }),
+    ("limited-batches", "an I/O of an owner with a limit, in batches of 32", |nr| {
+        Load::limited("null:1G").batches(nr);
+    }),
+    ("weighted", "an I/O of an owner with a weight, one at a time", |nr| {
+        Load::weighted(ONE).singly(nr);
+    }),
+    ("weighted-batches", "an I/O of an owner with a weight, in batches of 32", |nr| {
+        Load::weighted(ONE).batches(nr);
     }),
     ("tag", "a tag taken and given back", |nr| tags(1, nr)),
     ("tags", "a tag taken and given back, 16 at once", |nr| tags(16, nr)),

@@ -61,7 +61,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "refusal-keeps-charges",
         what: "an owner whose parent refuses an I/O gets no refund",
-        edits: &[Edit { file: TREE, from: "                    self.refund(charge);\n", to: "" }],
+        edits: &[Edit { file: TREE, from: "                self.refund(charge);\n", to: "" }],
         test: unit("owner::tree::tests::parent_is_charged_exactly_the_started_io_of_its_children"),
         says: "",
     },
@@ -103,8 +103,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "an owner that was idle begins at its last finish tag",
         edits: &[Edit {
             file: FAIR,
-            from: "let start = now.max(node.finish);",
-            to: "let start = now.min(0).max(node.finish);",
+            from: "let start = now.max(self.finish);",
+            to: "let start = now.min(0).max(self.finish);",
         }],
         test: unit("owner::fair::tests::idle_owner_saves_no_credit_and_gets_its_share_at_once"),
         says: "",
@@ -114,10 +114,17 @@ pub(super) const BUGS: &[Bug] = &[
         what: "an owner that was idle for a moment begins at the virtual time",
         edits: &[Edit {
             file: FAIR,
-            from: "let start = now.max(node.finish);",
+            from: "let start = now.max(self.finish);",
             to: "let start = now;",
         }],
         test: unit("owner::fair::tests::choices_are_those_of_the_naive_model"),
+        says: "",
+    },
+    Bug {
+        name: "streak-forgotten",
+        what: "I/O that an owner starts while no other waits is not charged in the fair order",
+        edits: &[Edit { file: FAIR, from: "self.streak.cost += cost;", to: "" }],
+        test: unit("owner::fair::tests::io_that_passes_counts_as_if_it_had_been_queued"),
         says: "",
     },
     Bug {

@@ -18,7 +18,7 @@
 use crate::bio::Op;
 use crate::driver::{Completed, Driver, Reap};
 use crate::hctx::flush::needs_point;
-use crate::hctx::{Gates, HardwareContext, Slot, SlotState, Turn};
+use crate::hctx::{FastTurn, Gates, HardwareContext, Slot, SlotState, Turn};
 use crate::list::push;
 use crate::request::{QueuedBio, Request, Steps};
 use crate::status::BlockStatus;
@@ -361,7 +361,7 @@ impl HardwareContext {
         if slot.state != SlotState::Issued {
             if slot.state != SlotState::Begun {
                 cold_path();
-                self.is_plain = false;
+                self.fast_turn = FastTurn::None;
                 return self.turn_at(now, gates, ended).complete_given_up(nth);
             }
             self.nr_begun -= 1;
@@ -380,7 +380,7 @@ impl HardwareContext {
             cold_path();
             slot.state = SlotState::Waiting;
             let result = self.timeouts.completed(tag, *result);
-            self.is_plain = false;
+            self.fast_turn = FastTurn::None;
             return self.turn_at(now, gates, ended).complete_step(tag, rq, result);
         }
         // One command, which has moved all bytes.

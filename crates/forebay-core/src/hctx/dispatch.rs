@@ -195,8 +195,7 @@ impl Turn<'_> {
             self.failed(tag, rq, BlockStatus::Offline);
             return false;
         }
-        let is_last_queued = hctx.nr_scheduled() == 0 || !hctx.has_room_at_device();
-        let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty() && is_last_queued;
+        let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty() && hctx.is_last_queued();
         let retries = &hctx.retries;
         let is_write = rq.op.is_write();
         if is_write {
@@ -470,9 +469,11 @@ impl Turn<'_> {
 }
 
 impl HardwareContext {
-    /// Moves the incoming requests to the backlog.
+    /// Moves the incoming requests to the backlog, or to the queues of their owners.
     pub(super) fn keep_incoming(&mut self) {
-        self.backlog.extend(self.incoming.drain(..));
+        if self.admission.is_none() || !self.keep_incoming_of_owners() {
+            self.backlog.extend(self.incoming.drain(..));
+        }
         self.has_special = false;
     }
 

@@ -7,6 +7,7 @@ mod complete;
 mod device;
 mod dispatch;
 mod flush;
+mod ordered;
 mod scheduled;
 mod scheduler_change;
 mod timeout;
@@ -73,7 +74,7 @@ pub struct HardwareContext {
     nr_waited: usize,
     /// Requests that wait for tags outside the backlog. `None` if no policy needs it.
     admission: Option<Box<Admission>>,
-    /// `admission` or `elevator` counts the tags that are put.
+    /// The tags that are put are counted: by class, or in `elevator`.
     counts_puts: bool,
     /// Admitted requests that must not wait for a tag.
     nowait: VecDeque<Request>,
@@ -101,8 +102,8 @@ pub struct HardwareContext {
     bios_per_request_max: u32,
     /// The number of requests at the driver that another command follows.
     nr_with_more_commands: u32,
-    /// The next turn may take the fast path (`turn.rs`). Set by full turns.
-    is_plain: bool,
+    /// The fast path that the next turn may take (`turn.rs`). Set by full turns.
+    fast_turn: FastTurn,
     /// The next turn reaps even if nothing is in flight.
     reap_kick: bool,
     /// A waiting thread was kicked and has not returned yet (K8).
@@ -145,6 +146,17 @@ impl SlotState {
     fn is_at_driver(self) -> bool {
         matches!(self, SlotState::Issued | SlotState::Begun | SlotState::GivenUp)
     }
+}
+
+/// Which fast path a turn may take (`turn.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FastTurn {
+    /// None: something waits in the context, or a policy needs the full rules.
+    None,
+    /// New requests are issued as they come.
+    Plain,
+    /// New requests pass a scheduler or the limits of their owners, where no request waits.
+    Ordered,
 }
 
 /// A row of the request table.
@@ -202,6 +214,7 @@ impl HardwareContext {
         let nr_requests = policy.nr_requests_of(&limits).clamp(1, depth);
         let admission = Admission::new(&policy, depth, nr_requests);
         let elevator = Elevator::new(&policy, &limits, depth, nr_requests);
+        let has_classes = admission.as_ref().is_some_and(|admission| admission.has_classes());
         let idle = || Slot { state: SlotState::Idle, rq: None };
         HardwareContext {
             limits,
@@ -214,7 +227,7 @@ impl HardwareContext {
             has_special: false,
             backlog: VecDeque::with_capacity(list_capacity(policy.queue_depth)),
             nr_waited: 0,
-            counts_puts: admission.is_some() || elevator.is_some(),
+            counts_puts: has_classes || elevator.is_some(),
             admission,
             nowait: VecDeque::new(),
             outside: VecDeque::new(),
@@ -233,7 +246,7 @@ impl HardwareContext {
             nr_begun: 0,
             bios_per_request_max: 1,
             nr_with_more_commands: 0,
-            is_plain: false,
+            fast_turn: FastTurn::None,
             reap_kick: false,
             is_kicked: false,
             nr_uncommitted: 0,
@@ -251,7 +264,7 @@ impl HardwareContext {
     /// nothing until that thread has returned. Then one reaps even if nothing is in flight, because
     /// the driver may still hold the kick's completion (K8).
     pub fn note_kick(&mut self) {
-        (self.is_kicked, self.is_plain) = (true, false);
+        (self.is_kicked, self.fast_turn) = (true, FastTurn::None);
     }
 
     /// Returns how many requests at the driver were not given up (H5).
@@ -394,7 +407,9 @@ impl HardwareContext {
         let waiting = waiting.chain(self.flush.iter());
         let waiting = waiting.chain(self.admission.iter().flat_map(|admission| admission.iter()));
         waiting.for_each(count);
-        assert!(!self.is_plain || self.check_plain(), "the code that ends it clears the flag");
+        let may_be_fast =
+            self.fast_turn == FastTurn::None || self.fast_turn == self.find_fast_turn();
+        assert!(may_be_fast, "the code that ends it clears the flag");
         let (nr_split, parts) = self.splits.count();
         assert_eq!(parts, nr_parts, "parts are counted");
         (nr_whole + nr_split) as usize

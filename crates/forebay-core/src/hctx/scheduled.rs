@@ -40,12 +40,6 @@ impl HardwareContext {
         self.elevator.as_ref().map_or(0, |elevator| elevator.nr_queued())
     }
 
-    /// Returns whether the scheduler, if there is one, may hand out another request.
-    #[inline]
-    pub(super) fn has_room_at_device(&self) -> bool {
-        self.elevator.as_ref().is_none_or(|elevator| elevator.has_room())
-    }
-
     /// Returns the request of a queued tag.
     fn queued_mut(&mut self, tag: Tag) -> &mut Request {
         let slot = &mut self.table[tag.index()];
@@ -55,7 +49,7 @@ impl HardwareContext {
 
     /// Merges the oldest request of the backlog, which has no tag, with a queued one. Returns
     /// whether it did.
-    fn merge_oldest(&mut self, now: u64) -> bool {
+    pub(super) fn merge_oldest(&mut self, now: u64) -> bool {
         let Some(rq) = self.backlog.front() else { return false };
         if rq.nomerge || !rq.is_whole_data() || self.policy.nomerges != MergePolicy::All {
             return false;
@@ -129,16 +123,50 @@ impl HardwareContext {
     }
 
     /// Queues a request that has a tag.
-    fn queue(&mut self, tag: Tag, rq: Request) {
+    pub(super) fn queue(&mut self, tag: Tag, rq: Request) {
+        let at = self.position_of(&rq);
         let Some(elevator) = self.elevator.as_deref_mut() else { return };
-        // A request whose flush is done has waited already. Without a cache there was no flush.
-        let has_flushed = self.limits.volatile_cache && rq.flags.contains(BioFlags::PREFLUSH);
-        let at = match has_flushed {
-            true => Position::Head,
-            false => Position::Tail,
-        };
         elevator.insert(tag, &rq, at);
         self.table[tag.index()] = Slot { state: SlotState::Queued, rq: Some(rq) };
+    }
+
+    /// Returns whether the scheduler, in which no request is queued, hands this one out at once.
+    #[inline]
+    pub(super) fn passes_scheduler(&mut self, tag: Tag, rq: &Request) -> bool {
+        let is_at_tail = self.position_of(rq) == Position::Tail;
+        let Some(elevator) = self.elevator.as_deref_mut() else { return false };
+        is_at_tail && elevator.pass(tag, rq)
+    }
+
+    /// Returns where a request is queued.
+    #[inline]
+    fn position_of(&self, rq: &Request) -> Position {
+        // A request whose flush is done has waited already. Without a cache there was no flush.
+        let has_flushed = self.limits.volatile_cache && rq.flags.contains(BioFlags::PREFLUSH);
+        match has_flushed {
+            true => Position::Head,
+            false => Position::Tail,
+        }
+    }
+
+    /// Returns the request to issue next that is queued.
+    #[inline]
+    pub(super) fn next_queued(&mut self, is_gone: bool) -> Option<(Tag, Request)> {
+        let tag = self.elevator.as_mut()?.next(is_gone)?;
+        let slot = &mut self.table[tag.index()];
+        assert!(slot.state == SlotState::Queued, "the scheduler has requests that are queued");
+        slot.state = SlotState::Idle;
+        let mut rq = slot.rq.take().expect("a queued tag has a request");
+        rq.seal();
+        Some((tag, rq))
+    }
+
+    /// Returns whether the device gets no more queued requests for now.
+    #[inline]
+    pub(super) fn is_last_queued(&self) -> bool {
+        self.elevator
+            .as_ref()
+            .is_none_or(|elevator| elevator.nr_queued() == 0 || !elevator.has_room())
     }
 }
 
@@ -158,16 +186,10 @@ impl Turn<'_> {
                 Next::None => break,
             }
         }
-        let hctx = &mut *self.hctx;
-        let is_gone = hctx.device.is_failed();
-        let Some(tag) = hctx.elevator.as_mut().and_then(|elevator| elevator.next(is_gone)) else {
-            return Next::None;
-        };
-        let slot = &mut hctx.table[tag.index()];
-        assert!(slot.state == SlotState::Queued, "the scheduler has requests that are queued");
-        slot.state = SlotState::Idle;
-        let mut rq = slot.rq.take().expect("a queued tag has a request");
-        rq.seal();
-        Next::Data(tag, rq)
+        let is_gone = self.hctx.device.is_failed();
+        match self.hctx.next_queued(is_gone) {
+            Some((tag, rq)) => Next::Data(tag, rq),
+            None => Next::None,
+        }
     }
 }

@@ -15,7 +15,7 @@
 //! Counterpart in Linux: `elevator_switch` (`block/elevator.c`). It creates the new scheduler while
 //! the queue is frozen, and falls back to none if that fails.
 
-use crate::hctx::HardwareContext;
+use crate::hctx::{FastTurn, HardwareContext};
 use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::Policy;
@@ -70,9 +70,8 @@ impl HardwareContext {
             elevator: core::mem::replace(&mut self.elevator, elevator),
         };
         self.policy = self.policy.with_scheduling(scheduling);
-        self.counts_puts =
-            self.admission.is_some() || self.elevator.is_some() && !plants!(KeepCounts);
-        self.is_plain = false;
+        self.counts_puts = self.has_puts_to_count();
+        self.fast_turn = FastTurn::None;
         self.set_nr_requests(nr_requests);
         before
     }

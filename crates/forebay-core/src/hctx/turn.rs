@@ -14,9 +14,10 @@
 
 use crate::bio::Op;
 use crate::driver::{Driver, Issue, IssuedRequest, Reap};
-use crate::hctx::{Commit, Gates, HardwareContext, SlotState, Turn, Turned};
+use crate::hctx::{Commit, FastTurn, Gates, HardwareContext, SlotState, Turn, Turned};
 use crate::policy::KickPolicy;
 use crate::request::{QueuedBio, Request};
+use crate::stats::RunCounters;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -37,11 +38,33 @@ impl HardwareContext {
         commit: Commit,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
-        if self.is_plain && gates == Gates::OPEN && now < self.timeouts.next_ns() {
-            return self.turn_plainly(driver, now, commit, ended);
+        if self.fast_turn == FastTurn::Plain
+            && gates == Gates::OPEN
+            && now < self.timeouts.next_ns()
+        {
+            return self.turn_plainly::<false, D>(driver, now, commit, ended);
         }
         cold_path();
+        if self.fast_turn == FastTurn::Ordered
+            && gates == Gates::OPEN
+            && now < self.timeouts.next_ns()
+        {
+            return self.turn_in_order(driver, now, commit, ended);
+        }
         self.turn_fully(driver, now, gates, commit, ended)
+    }
+
+    /// Runs a turn of an ordered context.
+    // A call, so that turns of plain contexts keep their registers.
+    #[inline(never)]
+    fn turn_in_order<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        now: u64,
+        commit: Commit,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> Turned {
+        self.turn_plainly::<true, D>(driver, now, commit, ended)
     }
 
     /// Runs a turn by the full rules.
@@ -84,34 +107,44 @@ impl HardwareContext {
         }
     }
 
-    /// Runs a turn of a plain context with all gates open, before the next time limit.
+    /// Runs a turn of a plain or ordered context (`ORDERED`) with all gates open, before the next
+    /// time limit.
     #[inline(always)]
-    pub(super) fn turn_plainly<D: Driver + ?Sized>(
+    pub(super) fn turn_plainly<const ORDERED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         now: u64,
         commit: Commit,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
-        debug_assert!(self.check_plain());
+        debug_assert!(self.find_fast_turn() == self.fast_turn);
         let nr_ended_before = ended.len();
+        if ORDERED && let Some(elevator) = &mut self.elevator {
+            elevator.begin_turn(now);
+        }
         self.look_for_failures();
         let has_incoming = !self.incoming.is_empty();
         if self.nr_in_flight > 0 || self.reap_kick {
-            // As in a full turn: a commit that follows brings completions as well.
-            let how = match has_incoming && self.nr_in_flight < self.tags.nr_requests() {
+            // As in a full turn: a commit that follows brings completions as well. A scheduler or a
+            // limit may hold all requests back.
+            let commit_follows = has_incoming && self.nr_in_flight < self.tags.nr_requests();
+            let how = match commit_follows && !ORDERED {
                 true => Reap::NoSyscall,
                 false => Reap::Full,
             };
             self.reap_now(driver, how, now, Gates::OPEN, ended);
         }
-        if !self.is_plain || has_incoming && self.device.is_failed() {
+        let is_still_fast = self.fast_turn != FastTurn::None;
+        if !is_still_fast || has_incoming && self.device.is_failed() {
             cold_path();
             let turn = self.turn_at(now, Gates::OPEN, ended);
             return turn.go_on(driver, commit, nr_ended_before);
         }
         if has_incoming {
-            let (incoming, nr_issued) = self.issue_plain(driver, now, Gates::OPEN, ended);
+            let (incoming, nr_issued) = match ORDERED {
+                true => self.issue_in_order(driver, now, ended),
+                false => self.issue_plain(driver, now, Gates::OPEN, ended),
+            };
             if !matches!(incoming, Incoming::Issued) {
                 cold_path();
                 let mut turn = self.turn_at(now, Gates::OPEN, ended);
@@ -130,21 +163,26 @@ impl HardwareContext {
         Turned::new(nr_in_flight, false, nr_in_flight == 0, self.timeouts.next_ns())
     }
 
-    /// Returns whether the context is plain, apart from incoming requests.
-    pub(super) fn check_plain(&self) -> bool {
-        self.backlog.is_empty()
+    /// Returns the fast path that the context may take, apart from incoming requests.
+    pub(super) fn find_fast_turn(&self) -> FastTurn {
+        let nothing_waits = self.backlog.is_empty()
             && self.dispatch.is_empty()
             && self.held.is_empty()
             && self.nowait.is_empty()
             && self.outside.is_empty()
             && !self.has_special
             && !self.flush.wants_a_look()
-            && self.admission.is_none()
-            && self.elevator.is_none()
             && self.policy.kick != KickPolicy::PerRequest
             && !self.timeouts.has_overdue()
             && self.timeouts.nr_given_up() == 0
             && !self.is_kicked
+            && self.admission.as_ref().is_none_or(|admission| admission.is_idle())
+            && self.nr_scheduled() == 0;
+        match nothing_waits {
+            false => FastTurn::None,
+            true if self.admission.is_none() && self.elevator.is_none() => FastTurn::Plain,
+            true => FastTurn::Ordered,
+        }
     }
 
     /// Returns a turn in progress, for the uncommon cases.
@@ -193,7 +231,7 @@ impl Turn<'_> {
         if !is_all_issued && !has_issued && ended.len() == nr_ended_before {
             hctx.counters.empty_turns.add(1);
         }
-        hctx.is_plain = hctx.check_plain();
+        hctx.fast_turn = hctx.find_fast_turn();
         let has_waiting = !is_all_issued && hctx.has_waiting();
         // The thread that a flush is left to moves it on.
         let work_left = has_waiting && !hctx.flush.is_newly_left();
@@ -255,9 +293,7 @@ impl HardwareContext {
         gates: Gates,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> (Incoming, u32) {
-        if self.nr_in_flight == 0 {
-            (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
-        }
+        self.begin_issue(now);
         if self.incoming.len() != 1 {
             return self.issue_several(driver, now, gates, ended);
         }
@@ -311,7 +347,7 @@ impl HardwareContext {
     fn issue_one<D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
-        mut rq: Request,
+        rq: Request,
         now: u64,
         gates: Gates,
         ended: &mut Vec<Box<QueuedBio>>,
@@ -327,17 +363,36 @@ impl HardwareContext {
             self.put_back(rq, is_write);
             return Err(Incoming::Waiting);
         };
+        self.issue_tagged::<true, D>(driver, (tag, rq), <[Request]>::is_empty, now, gates, ended)
+    }
+
+    /// Issues a request that is one command for all of its data, under its tag, which is idle. A
+    /// write was counted, and no retry holds anything back. `NEW`: it is not recorded yet that the
+    /// request has got its tag. `is_last` returns whether no other request follows soon, from the
+    /// incoming ones. Returns the state of the tag, or why the request was not issued; then it has
+    /// ended, or waits for the driver.
+    #[inline(always)]
+    pub(super) fn issue_tagged<const NEW: bool, D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        (tag, mut rq): (Tag, Request),
+        is_last: impl Fn(&[Request]) -> bool,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> Result<SlotState, Incoming> {
+        let is_write = rq.op != Op::Read;
         let slot = &mut self.table[tag.index()];
         assert!(slot.state == SlotState::Idle, "no tag is live twice");
-        (rq.tagged_ns, rq.issued_ns) = (now, now);
-        if self.policy.iostats {
-            self.counters.tag.record_span(rq.unplugged_ns, now);
+        rq.issued_ns = now;
+        if NEW {
+            note_tag(&mut rq, self.policy.iostats.then_some(&*self.counters), now);
         }
         // For `may_retry`: see `Turn::issue`.
         if is_write && (rq.nr_bios > 1 || !self.limits.exact_counts) {
             rq.issued_after = self.retries.moment(self.count_at, &self.writes);
         }
-        let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), self.incoming.is_empty());
+        let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), is_last(&self.incoming));
         if is_write {
             self.retries.writes().write_is_out(self.count_at);
             if answer.is_accepted() {
@@ -371,9 +426,17 @@ impl HardwareContext {
             && !self.device.is_failed()
     }
 
+    /// Begins to issue requests: those that are at the driver later count from here on.
+    #[inline(always)]
+    pub(super) fn begin_issue(&mut self, now: u64) {
+        if self.nr_in_flight == 0 {
+            (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
+        }
+    }
+
     /// Counts incoming requests that were issued. The I/O of `nr_begun` of them is made by threads.
     #[inline(always)]
-    fn note_incoming(&mut self, now: u64, nr_issued: u32, nr_begun: u32) {
+    pub(super) fn note_incoming(&mut self, now: u64, nr_issued: u32, nr_begun: u32) {
         self.timeouts.issued(now);
         self.nr_in_flight += nr_issued;
         self.nr_begun += nr_begun;
@@ -393,6 +456,15 @@ impl HardwareContext {
             self.retries.writes().write_is_out(self.count_at);
         }
         self.incoming.push(rq);
+    }
+}
+
+/// Records that a request has got its tag. `stats`: where latencies are recorded.
+#[inline(always)]
+pub(super) fn note_tag(rq: &mut Request, stats: Option<&RunCounters>, now: u64) {
+    rq.tagged_ns = now;
+    if let Some(counters) = stats {
+        counters.tag.record_span(rq.unplugged_ns, now);
     }
 }
 
@@ -438,9 +510,9 @@ mod tests {
         let (mut driver, mut ended) = (Quick::default(), Vec::new());
         let mut turn = |hctx: &mut HardwareContext| {
             hctx.turn(&mut driver, 0, Gates::OPEN, Commit::Now, &mut ended);
-            hctx.is_plain
+            hctx.fast_turn == FastTurn::Plain
         };
-        assert!(!hctx.is_plain && turn(&mut hctx), "nothing is there");
+        assert!(hctx.fast_turn == FastTurn::None && turn(&mut hctx), "nothing is there");
         let queue = |ctx: &mut SoftwareQueue, len| {
             let mut queued = QueuedBio::new(0, 0);
             queued.fill(Bio::data(Op::Read, 0, Segment { addr: 4096, len }));
@@ -448,11 +520,12 @@ mod tests {
         };
         queue(&mut ctx, 4096);
         hctx.accept_from(&mut ctx, true);
-        assert!(hctx.is_plain && turn(&mut hctx) && turn(&mut hctx), "a plain read");
+        assert!(hctx.fast_turn == FastTurn::Plain);
+        assert!(turn(&mut hctx) && turn(&mut hctx), "a plain read");
         // Two parts, and one tag.
         queue(&mut ctx, 8192);
         hctx.accept_from(&mut ctx, true);
-        assert!(!hctx.is_plain && !turn(&mut hctx), "the second part waits");
+        assert!(hctx.fast_turn == FastTurn::None && !turn(&mut hctx), "the second part waits");
         assert!(turn(&mut hctx) && turn(&mut hctx));
         assert!(ended.len() == 2 && ended.iter().all(|queued| queued.result().is_ok()));
     }

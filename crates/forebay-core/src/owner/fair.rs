@@ -82,6 +82,24 @@ pub struct FairQueue {
     /// The number of start tags that were assigned.
     nr_starts: u64,
     nr_queued: u64,
+    streak: Streak,
+}
+
+/// I/O of one owner that went while none was queued, and is not charged yet. Each began where the
+/// one before it ended, so one charge of the sum is the same.
+#[derive(Clone, Copy, Debug)]
+struct Streak {
+    owner: FairId,
+    cost: u64,
+}
+
+/// The owner of no streak.
+const NO_OWNER: FairId = FairId(TOP);
+
+impl Default for Streak {
+    fn default() -> Streak {
+        Streak { owner: NO_OWNER, cost: 0 }
+    }
 }
 
 /// An owner, or the own I/O of an owner with children, or the node above all owners.
@@ -147,7 +165,13 @@ impl FairQueue {
     /// Creates a queue without owners.
     pub fn new() -> FairQueue {
         let top = Node::new(NONE, FairId(TOP), WEIGHT_DEFAULT);
-        FairQueue { nodes: alloc::vec![top], free: Vec::new(), nr_starts: 0, nr_queued: 0 }
+        FairQueue {
+            nodes: alloc::vec![top],
+            free: Vec::new(),
+            nr_starts: 0,
+            nr_queued: 0,
+            streak: Streak::default(),
+        }
     }
 
     /// Adds an owner, below another or beside all others. A weight outside of [`WEIGHT_MIN`] to
@@ -156,6 +180,7 @@ impl FairQueue {
     /// # Panics
     /// Panics if the parent was removed.
     pub fn add(&mut self, parent: Option<FairId>, weight: u32) -> FairId {
+        self.end_streak();
         let parent = parent.map_or(TOP, |id| self.checked(id));
         if parent != TOP && self.nodes[parent as usize].own == NONE {
             self.add_own(parent);
@@ -168,6 +193,7 @@ impl FairQueue {
     /// # Panics
     /// Panics if I/O of the owner is queued, if it has children, or if it was removed before.
     pub fn remove(&mut self, owner: FairId) {
+        self.end_streak();
         let at = self.checked(owner);
         let Node { own, nr_children, .. } = self.nodes[at as usize];
         let nr_own = u32::from(own != NONE);
@@ -187,6 +213,7 @@ impl FairQueue {
     /// # Panics
     /// Panics if the owner was removed.
     pub fn set_weight(&mut self, owner: FairId, weight: u32) {
+        self.end_streak();
         let at = self.checked(owner);
         let node = &mut self.nodes[at as usize];
         (node.weight, node.rest) = (weight.clamp(WEIGHT_MIN, WEIGHT_MAX), 0);
@@ -197,6 +224,7 @@ impl FairQueue {
     /// # Panics
     /// Panics if the owner was removed.
     pub fn enqueue(&mut self, owner: FairId) {
+        self.end_streak();
         let leaf = self.leaf(owner);
         self.nr_queued += 1;
         self.nodes[leaf as usize].nr_queued += 1;
@@ -235,6 +263,61 @@ impl FairQueue {
             }
             at = parent;
         }
+    }
+
+    /// Records that an I/O of an owner goes that was not queued: the same as
+    /// [`enqueue`](Self::enqueue) and [`charge`](Self::charge). No other I/O is queued.
+    ///
+    /// # Panics
+    /// Panics if I/O is queued, or the owner was removed.
+    #[inline]
+    pub fn pass(&mut self, owner: FairId, cost: u64) {
+        // Within a streak no I/O is queued. A higher cost is no part of a streak.
+        if self.streak.owner == owner && cost <= FairQueue::COST_MAX - self.streak.cost {
+            self.streak.cost += cost;
+        } else {
+            self.begin_streak(owner, cost);
+        }
+    }
+
+    /// Charges an I/O that was not queued, and begins a streak of its owner if the next one may
+    /// join it.
+    #[inline(never)]
+    fn begin_streak(&mut self, owner: FairId, cost: u64) {
+        assert!(self.nr_queued == 0, "I/O that is queued goes first");
+        self.end_streak();
+        let is_newest = self.charge_alone(owner, cost);
+        self.streak.owner = if is_newest { owner } else { NO_OWNER };
+    }
+
+    /// Charges the I/O of a streak. Called before anything else uses or changes a tag.
+    #[inline]
+    fn end_streak(&mut self) {
+        if self.streak.owner != NO_OWNER {
+            let Streak { owner, cost } = core::mem::take(&mut self.streak);
+            self.charge_alone(owner, cost);
+        }
+    }
+
+    /// Charges I/O while none is queued. Returns whether the start tag of the next I/O would be
+    /// the finish tag of this one, at all levels.
+    fn charge_alone(&mut self, owner: FairId, cost: u64) -> bool {
+        let mut at = self.leaf(owner);
+        let mut is_newest = true;
+        while at != TOP {
+            let parent = self.nodes[at as usize].parent;
+            let now = self.nodes[parent as usize].now;
+            let node = &mut self.nodes[at as usize];
+            node.begin(now);
+            let finish = node.advance(cost);
+            // The node leaves again, and its parent has no other.
+            let above = &mut self.nodes[parent as usize];
+            above.finish_max = above.finish_max.max(finish);
+            above.now = above.finish_max;
+            is_newest &= above.now == finish;
+            at = parent;
+        }
+        is_newest
     }
 
     /// Takes the I/O of an owner out of the order for a time, because a limit holds it back. Unlike
@@ -334,14 +417,11 @@ impl FairQueue {
         }
     }
 
-    /// Queues a node in its parent (FQ3).
+    /// Queues a node in its parent.
     fn join(&mut self, at: u32) {
-        let node = &self.nodes[at as usize];
-        let now = self.nodes[node.parent as usize].now;
-        let start = now.max(node.finish);
-        if start > node.finish {
-            self.nodes[at as usize].rest = 0;
-        }
+        let parent = self.nodes[at as usize].parent;
+        let now = self.nodes[parent as usize].now;
+        let start = self.nodes[at as usize].begin(now);
         let entry = self.assign_start(at, start);
         self.push(entry);
     }
@@ -376,7 +456,19 @@ impl FairQueue {
 }
 
 impl Node {
+    /// Returns the start tag of the first queued I/O, if `now` is the virtual time (FQ3).
+    #[inline]
+    fn begin(&mut self, now: u128) -> u128 {
+        let start = now.max(self.finish);
+        if start > self.finish {
+            self.rest = 0;
+        }
+        self.start = start;
+        start
+    }
+
     /// Returns the finish tag of an I/O (FQ2).
+    #[inline]
     fn advance(&mut self, cost: u64) -> u128 {
         let scaled = (cost.min(FairQueue::COST_MAX) << FRACTION) + self.rest;
         let weight = u64::from(self.weight);

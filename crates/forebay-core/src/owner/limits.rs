@@ -102,6 +102,10 @@ impl Which {
         })
     }
 
+    /// The set of rates of I/Os.
+    pub(super) const OF_IOS: u8 =
+        Which::Iops.bit() | Which::ReadIops.bit() | Which::WriteIops.bit();
+
     /// Returns the set of rates that apply to an operation.
     pub(super) const fn that_apply(op: Op) -> u8 {
         let both = Which::Iops.bit() | Which::Bps.bit();
@@ -116,7 +120,7 @@ impl Which {
 
     /// Returns whether this is a rate of I/Os, and not of bytes.
     pub(super) const fn counts_ios(self) -> bool {
-        matches!(self, Which::Iops | Which::ReadIops | Which::WriteIops)
+        self.bit() & Which::OF_IOS != 0
     }
 
     /// Returns the units of the bucket that an I/O or a byte costs.

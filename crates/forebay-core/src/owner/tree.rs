@@ -88,9 +88,9 @@ impl OwnerCharge {
         self.rates == OwnerCharge::NONE.rates
     }
 
-    /// Returns the units that the request costs in a bucket.
-    const fn cost(&self, which: Which) -> u64 {
-        match which.counts_ios() {
+    /// Returns the units that the request costs in the bucket of a rate, given by its bit.
+    const fn cost(&self, rate: u8) -> u64 {
+        match rate & Which::OF_IOS != 0 {
             true => self.nr_ios as u64 * Bucket::UNITS_PER_IO,
             false => self.bytes,
         }
@@ -213,35 +213,41 @@ impl Owner {
         now_ns: u64,
     ) -> Result<OwnerCharge, RetryAt> {
         let mut charge = OwnerCharge { bytes, nr_ios, ..OwnerCharge::NONE };
-        let mut level = Some(self);
-        let mut nth = 0;
-        while let Some(owner) = level {
-            let applies = owner.limited.load(Ordering::Relaxed) as u8 & Which::that_apply(op);
-            if applies != 0 {
-                let refused = owner.charge_rates(applies, now_ns, &mut charge, nth);
-                if let Some(at) = refused {
-                    self.refund(charge);
-                    return Err(at);
-                }
-            }
-            (level, nth) = (owner.parent.as_deref(), nth + 1);
+        let (that_apply, mut nth) = (Which::that_apply(op), 0);
+        let mut refused = self.charge_rates(that_apply, now_ns, &mut charge, nth);
+        let mut level = &self.parent;
+        while let (None, Some(owner)) = (refused, level) {
+            nth += 1;
+            refused = owner.charge_rates(that_apply, now_ns, &mut charge, nth);
+            level = &owner.parent;
         }
-        Ok(charge)
+        match refused {
+            None => Ok(charge),
+            Some(at) => {
+                self.refund(charge);
+                Err(at)
+            }
+        }
     }
 
-    /// Charges the buckets of `applies`, and adds them to `charge` as those of the `nth` owner from
-    /// below. Returns when to try again if one refuses.
+    /// Charges the buckets of `that_apply` that have a limit, and adds them to `charge` as those of
+    /// the `nth` owner from below. Returns when to try again if one refuses.
+    #[inline]
     fn charge_rates(
         &self,
-        applies: u8,
+        that_apply: u8,
         now_ns: u64,
         charge: &mut OwnerCharge,
         nth: usize,
     ) -> Option<RetryAt> {
-        for which in Which::of_set(applies) {
-            match self.buckets[which as usize].try_start(charge.cost(which), now_ns) {
+        let mut left = self.limited.load(Ordering::Relaxed) as u8 & that_apply;
+        while let Some(bucket) = self.buckets.get(left.trailing_zeros() as usize) {
+            // The lowest one.
+            let rate = left & left.wrapping_neg();
+            left ^= rate;
+            match bucket.try_start(charge.cost(rate), now_ns) {
                 Ok(Charged::NOTHING) => {}
-                Ok(_) => charge.rates[nth] |= which.bit(),
+                Ok(_) => charge.rates[nth] |= rate,
                 Err(at) => return Some(at),
             }
         }
@@ -249,12 +255,13 @@ impl Owner {
     }
 
     /// Takes back the charges of an I/O that has not started (see [`Bucket::refund`]).
+    #[cold]
     pub fn refund(&self, charge: OwnerCharge) {
         let mut level = Some(self);
         for rates in charge.rates {
             let Some(owner) = level else { return };
             for which in Which::of_set(rates) {
-                let charged = Charged::new(charge.cost(which));
+                let charged = Charged::new(charge.cost(which.bit()));
                 owner.buckets[which as usize].refund(charged);
             }
             level = owner.parent.as_deref();

@@ -144,17 +144,42 @@ impl Elevator {
 
     /// Queues a request under its tag.
     pub(crate) fn insert(&mut self, tag: Tag, rq: &Request, at: Position) {
-        let now = self.now;
-        let mut queued = queued(tag, rq);
-        if queued.since_ns == 0 {
-            // It left its plug before the disk needed the time.
-            queued.since_ns = now;
-        }
+        let (queued, now) = (self.new_queued(tag, rq), self.now);
         self.count_limited(tag, rq.op, rq.flags);
         scheduler!(mut self, insert(queued, at, now));
     }
 
+    /// Hands out a request that was not queued, if [`next`](Self::next) would return it after an
+    /// insertion at the tail. No other request is queued. Returns whether it did.
+    #[inline]
+    pub(crate) fn pass(&mut self, tag: Tag, rq: &Request) -> bool {
+        let queued = self.new_queued(tag, rq);
+        let passes = self.has_room() && scheduler!(mut self, pass(queued));
+        if passes {
+            self.count_limited(tag, rq.op, rq.flags);
+            self.note_out(tag);
+        }
+        passes
+    }
+
+    #[inline]
+    fn new_queued(&self, tag: Tag, rq: &Request) -> Queued {
+        let mut queued = queued(tag, rq);
+        if queued.since_ns == 0 {
+            // It left its plug before the disk needed the time.
+            queued.since_ns = self.now;
+        }
+        queued
+    }
+
+    /// Returns whether a request without a tag has to wait for others of its kind (Q9).
+    #[inline]
+    pub(crate) fn is_full_for(&self, rq: &Request) -> bool {
+        self.nr_limited >= self.limited_max && Elevator::limits(rq.op, rq.flags)
+    }
+
     /// Counts a request that has its tag from now on.
+    #[inline]
     fn count_limited(&mut self, tag: Tag, op: Op, flags: BioFlags) {
         let is_limited = Elevator::limits(op, flags);
         self.is_limited[tag.index()] = is_limited;
@@ -188,9 +213,14 @@ impl Elevator {
             true => scheduler!(mut self, next_any())?,
             false => scheduler!(mut self, next(now))?,
         };
-        self.out[tag.index()] = Some(Out::Since(now));
-        self.nr_out += 1;
+        self.note_out(tag);
         Some(tag)
+    }
+
+    #[inline]
+    fn note_out(&mut self, tag: Tag) {
+        self.out[tag.index()] = Some(Out::Since(self.now));
+        self.nr_out += 1;
     }
 
     /// Records that a request that was handed out is given up (H5). It keeps its tag, and its room

@@ -72,6 +72,12 @@ pub(crate) trait Scheduler {
     /// Queues a request.
     fn insert(&mut self, rq: Queued, at: Position, now: u64);
 
+    /// Queues a request and hands it out, if [`next`](Self::next) would certainly return it. No
+    /// other request is queued. Returns false if it is not queued.
+    fn pass(&mut self, _rq: Queued) -> bool {
+        false
+    }
+
     /// Returns the queued requests that `rq` may merge with. `rq` may be queued itself, and is then
     /// not among them.
     fn neighbours(&self, rq: &Queued) -> Neighbours;

@@ -68,8 +68,11 @@ struct OfClass {
 /// A tag's request.
 #[derive(Clone, Copy, Debug)]
 struct Row {
+    /// Valid while the request is queued.
     rq: Queued,
     deadline_ns: u64,
+    /// The class of the request, also after it was handed out.
+    class: usize,
     place: Place,
 }
 
@@ -117,9 +120,10 @@ impl MqDeadline {
             len: 0,
             since_ns: 0,
         };
+        let row = Row { rq, deadline_ns: 0, class: 0, place: Place::None };
         MqDeadline {
             params,
-            rows: (0..depth).map(|_| Row { rq, deadline_ns: 0, place: Place::None }).collect(),
+            rows: (0..depth).map(|_| row).collect(),
             links: Links::new(depth),
             classes: Default::default(),
             nr_queued: 0,
@@ -164,14 +168,11 @@ impl MqDeadline {
                         }
                     }
                 };
-                if direction == Direction::Write {
-                    self.nr_starved = 0;
-                }
                 // DL3.
                 let oldest = [reads, writes][direction as usize]?;
                 let is_expired = self.row(oldest).deadline_ns <= now;
                 let first = from(direction).filter(|_| !is_expired).unwrap_or(oldest);
-                (self.direction, self.nr_in_batch) = (direction, 0);
+                self.begin_batch(direction);
                 first
             }
         };
@@ -182,21 +183,29 @@ impl MqDeadline {
         Some(tag)
     }
 
+    /// Begins a batch (DL1, DL2).
+    fn begin_batch(&mut self, direction: Direction) {
+        if direction == Direction::Write {
+            self.nr_starved = 0;
+        }
+        (self.direction, self.nr_in_batch) = (direction, 0);
+    }
+
     /// Hands a request out.
     fn take(&mut self, tag: Tag) -> Tag {
         self.remove(tag);
         let row = &mut self.rows[tag.index()];
         row.place = Place::Out;
         let direction = Direction::of(row.rq.op) as usize;
-        self.classes[class_of(&row.rq)].latest[direction] = row.rq.start;
+        self.classes[row.class].latest[direction] = row.rq.start;
         tag
     }
 
     /// Removes a queued request from its lists.
     fn remove(&mut self, tag: Tag) {
-        let Row { rq, place, .. } = self.rows[tag.index()];
+        let Row { rq, place, class, .. } = self.rows[tag.index()];
         let direction = Direction::of(rq.op) as usize;
-        let of_class = &mut self.classes[class_of(&rq)];
+        let of_class = &mut self.classes[class];
         match place {
             Place::Head => of_class.head.remove(tag, &mut self.links),
             Place::Sorted => {
@@ -209,6 +218,11 @@ impl MqDeadline {
         if self.newest_discard == Some(tag) {
             self.newest_discard = None;
         }
+    }
+
+    /// Counts a request of a class that left, or was given up.
+    fn leave(&mut self, class: usize) {
+        self.classes[class].nr_inside -= 1;
     }
 
     /// Returns a request that has waited for too long behind higher classes (DL5).
@@ -233,7 +247,8 @@ impl Scheduler for MqDeadline {
             Direction::Read => self.params.read_expire_ns,
             Direction::Write => self.params.write_expire_ns,
         };
-        let of_class = &mut self.classes[class_of(&rq)];
+        let class = class_of(&rq);
+        let of_class = &mut self.classes[class];
         of_class.nr_inside += 1;
         self.nr_queued += 1;
         let place = match at {
@@ -251,7 +266,34 @@ impl Scheduler for MqDeadline {
             }
         };
         let deadline_ns = now.saturating_add(expire_ns);
-        self.rows[rq.tag.index()] = Row { rq, deadline_ns, place };
+        self.rows[rq.tag.index()] = Row { rq, deadline_ns, class, place };
+    }
+
+    fn pass(&mut self, rq: Queued) -> bool {
+        let (class, direction) = (class_of(&rq), Direction::of(rq.op));
+        // DL4 and DL5 compare classes.
+        let is_inside = |other: &OfClass| other.nr_inside > 0;
+        let [high, usual, low] = &self.classes;
+        let others = match class {
+            0 => [usual, low],
+            1 => [high, low],
+            _ => [high, usual],
+        };
+        if others.into_iter().any(is_inside) {
+            return false;
+        }
+        let of_class = &mut self.classes[class];
+        // The request is both the next and the oldest one (DL1 to DL3).
+        let latest = core::mem::replace(&mut of_class.latest[direction as usize], rq.start);
+        of_class.nr_inside += 1;
+        let is_next = direction == self.direction && rq.start >= latest;
+        if !is_next || self.nr_in_batch >= self.params.fifo_batch {
+            self.begin_batch(direction);
+        }
+        self.nr_in_batch += 1;
+        let row = &mut self.rows[rq.tag.index()];
+        (row.class, row.place) = (class, Place::Out);
+        true
     }
 
     fn neighbours(&self, rq: &Queued) -> Neighbours {
@@ -276,9 +318,9 @@ impl Scheduler for MqDeadline {
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {
-        let Row { rq, place, .. } = &mut self.rows[tag.index()];
+        let Row { rq, place, class, .. } = &mut self.rows[tag.index()];
         if start != rq.start && *place == Place::Sorted {
-            let sorted = &mut self.classes[class_of(rq)].sorted[Direction::of(rq.op) as usize];
+            let sorted = &mut self.classes[*class].sorted[Direction::of(rq.op) as usize];
             sorted.remove(rq.start, tag);
             sorted.insert(start, tag);
         }
@@ -291,7 +333,7 @@ impl Scheduler for MqDeadline {
         // DL7.
         if gone.deadline_ns < kept.deadline_ns {
             let direction = Direction::of(kept.rq.op) as usize;
-            let fifo = &mut self.classes[class_of(&kept.rq)].fifo[direction];
+            let fifo = &mut self.classes[kept.class].fifo[direction];
             fifo.remove(into, &mut self.links);
             fifo.insert_before(tag, into, &mut self.links);
             kept.deadline_ns = gone.deadline_ns;
@@ -300,7 +342,7 @@ impl Scheduler for MqDeadline {
         }
         self.remove(tag);
         self.rows[tag.index()].place = Place::None;
-        self.classes[class_of(&gone.rq)].nr_inside -= 1;
+        self.leave(gone.class);
     }
 
     fn next(&mut self, now: u64) -> Option<Tag> {
@@ -310,16 +352,10 @@ impl Scheduler for MqDeadline {
         if let Some(tag) = self.next_aged(now) {
             return Some(self.take(tag));
         }
-        for class in 0..self.classes.len() {
-            if let Some(tag) = self.next_of(class, now, u64::MAX) {
-                return Some(self.take(tag));
-            }
-            // DL4.
-            if self.classes[class].nr_inside > 0 {
-                return None;
-            }
-        }
-        None
+        // DL4.
+        let class = self.classes.iter().position(|of_class| of_class.nr_inside > 0)?;
+        let tag = self.next_of(class, now, u64::MAX)?;
+        Some(self.take(tag))
     }
 
     fn next_any(&mut self) -> Option<Tag> {
@@ -330,8 +366,9 @@ impl Scheduler for MqDeadline {
 
     fn completed(&mut self, tag: Tag, _now: u64, _device_ns: u64) {
         let row = &mut self.rows[tag.index()];
+        let class = row.class;
         match core::mem::replace(&mut row.place, Place::None) {
-            Place::Out => self.classes[class_of(&row.rq)].nr_inside -= 1,
+            Place::Out => self.leave(class),
             Place::GivenUp => {}
             Place::None | Place::Head | Place::Sorted => unreachable!("it was handed out"),
         }
@@ -341,7 +378,8 @@ impl Scheduler for MqDeadline {
         let row = &mut self.rows[tag.index()];
         assert!(row.place == Place::Out, "it was handed out");
         row.place = Place::GivenUp;
-        self.classes[class_of(&row.rq)].nr_inside -= 1;
+        let class = row.class;
+        self.leave(class);
     }
 
     fn nr_queued(&self) -> usize {

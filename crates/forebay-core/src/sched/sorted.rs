@@ -3,49 +3,75 @@
 //! A vector with binary search. For the usual depths, up to a few hundred, a move of its tail costs
 //! less than the links of a tree. Counterpart in Linux: `elv_rb_add` (`block/elevator.c`), whose
 //! tree is red-black.
+//!
+//! Most searches end where the last one did: the neighbours of a request and its own place, or
+//! requests that leave one after another. So each search begins with the place of the last.
 
 use crate::tag::Tag;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// Tags by start. Equal starts are in the order of their insertion.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SortedTags(Vec<(u64, Tag)>);
+pub(super) struct SortedTags {
+    entries: Vec<(u64, Tag)>,
+    /// The place that the last search has found. Only a guess: entries may have moved since.
+    guess: Cell<usize>,
+}
 
 impl SortedTags {
-    fn place(&self, start: u64, tag: Tag) -> usize {
-        let first = self.0.partition_point(|entry| entry.0 < start);
-        let place = self.0[first..].iter().position(|entry| entry.1 == tag);
-        first + place.expect("a queued request is sorted by its start")
+    /// Returns the place of the first entry that starts at `start` or after it.
+    #[inline]
+    fn place_from(&self, start: u64) -> usize {
+        let guess = self.guess.get();
+        let is_before = |entry: Option<&(u64, Tag)>| entry.is_some_and(|entry| entry.0 < start);
+        let last = guess.wrapping_sub(1);
+        let follows = guess == 0 || is_before(self.entries.get(last));
+        if follows && guess <= self.entries.len() && !is_before(self.entries.get(guess)) {
+            return guess;
+        }
+        self.search(start)
+    }
+
+    #[inline(never)]
+    fn search(&self, start: u64) -> usize {
+        let place = self.entries.partition_point(|entry| entry.0 < start);
+        self.guess.set(place);
+        place
     }
 
     /// Adds a tag.
     pub(super) fn insert(&mut self, start: u64, tag: Tag) {
-        let place = self.0.partition_point(|entry| entry.0 <= start);
-        self.0.insert(place, (start, tag));
+        let first = self.place_from(start);
+        let nr_equal = self.entries[first..].partition_point(|entry| entry.0 == start);
+        self.entries.insert(first + nr_equal, (start, tag));
     }
 
     /// Removes a tag that was added with this start.
     pub(super) fn remove(&mut self, start: u64, tag: Tag) {
-        let place = self.place(start, tag);
-        self.0.remove(place);
+        let first = self.place_from(start);
+        let place = self.entries[first..].iter().position(|entry| entry.1 == tag);
+        let place = first + place.expect("a queued request is sorted by its start");
+        self.entries.remove(place);
     }
 
     /// Returns the first tag that starts at `start` or after it.
+    #[inline]
     pub(super) fn first_from(&self, start: u64) -> Option<Tag> {
-        let place = self.0.partition_point(|entry| entry.0 < start);
-        self.0.get(place).map(|entry| entry.1)
+        self.entries.get(self.place_from(start)).map(|entry| entry.1)
     }
 
     /// Returns the tags that start exactly at `start`.
+    #[inline]
     pub(super) fn at(&self, start: u64) -> impl Iterator<Item = Tag> {
-        let place = self.0.partition_point(|entry| entry.0 < start);
-        self.0[place..].iter().take_while(move |entry| entry.0 == start).map(|entry| entry.1)
+        let entries = self.entries[self.place_from(start)..].iter();
+        entries.take_while(move |entry| entry.0 == start).map(|entry| entry.1)
     }
 
     /// Returns the tags with the greatest start below `start`.
+    #[inline]
     pub(super) fn below(&self, start: u64) -> impl Iterator<Item = Tag> {
-        let place = self.0.partition_point(|entry| entry.0 < start);
-        let before = &self.0[..place];
+        let before = &self.entries[..self.place_from(start)];
         let nearest = before.last().map(|entry| entry.0);
         before.iter().rev().take_while(move |entry| Some(entry.0) == nearest).map(|entry| entry.1)
     }
@@ -54,6 +80,51 @@ impl SortedTags {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Compares each operation with the same one on a list that is sorted anew.
+    #[test]
+    fn guesses_never_change_a_result() {
+        let mut seed = 1_u64;
+        let mut below = |bound: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % bound
+        };
+        let (mut sorted, mut naive) = (SortedTags::default(), Vec::<(u64, Tag)>::new());
+        for _ in 0..20_000 {
+            let start = below(40);
+            let free = (0..32).map(Tag::from_index).find(|tag| naive.iter().all(|e| e.1 != *tag));
+            match (below(8), free) {
+                (0..3, Some(tag)) => {
+                    sorted.insert(start, tag);
+                    naive.push((start, tag));
+                    naive.sort_by_key(|entry| entry.0);
+                }
+                (3, _) if !naive.is_empty() => {
+                    let (start, tag) = naive.remove(below(naive.len() as u64) as usize);
+                    sorted.remove(start, tag);
+                }
+                // The first one from a start leaves, and often the next one.
+                (4, _) => {
+                    for _ in 0..below(4) {
+                        let first = naive.iter().position(|entry| entry.0 >= start);
+                        let expected = first.map(|first| naive.remove(first));
+                        assert_eq!(sorted.first_from(start), expected.map(|entry| entry.1));
+                        if let Some((start, tag)) = expected {
+                            sorted.remove(start, tag);
+                        }
+                    }
+                }
+                _ => {
+                    let at = naive.iter().filter(|entry| entry.0 == start).map(|entry| entry.1);
+                    assert!(sorted.at(start).eq(at));
+                    let nearest = naive.iter().rfind(|entry| entry.0 < start);
+                    let is_nearest = |entry: &&(u64, Tag)| Some(entry.0) == nearest.map(|e| e.0);
+                    let before = naive.iter().rev().filter(is_nearest).map(|entry| entry.1);
+                    assert!(sorted.below(start).eq(before));
+                }
+            }
+        }
+    }
 
     #[test]
     fn tags_are_found_by_start_and_equal_starts_keep_their_order() {

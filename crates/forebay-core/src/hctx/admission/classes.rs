@@ -165,9 +165,6 @@ impl TagClasses {
 
     /// Records that the tag of a request with these flags was put.
     pub(super) fn note_put(&mut self, flags: BioFlags) {
-        // A request may have taken its tag before tags were counted. Then every tag may be taken by
-        // background requests, so the number does not matter.
-        let nr = u32::from(flags.contains(BioFlags::BACKGROUND));
-        self.nr_background = self.nr_background.saturating_sub(nr);
+        self.nr_background -= u32::from(flags.contains(BioFlags::BACKGROUND));
     }
 }

@@ -18,7 +18,7 @@ use crate::hctx::admission::classes::TagClasses;
 use crate::hctx::admission::owned::{Cause, OwnedQueues, Released};
 use crate::hctx::admission::thread_queues::ThreadQueues;
 use crate::hctx::turned::NO_DEADLINE;
-use crate::hctx::{HardwareContext, Turn};
+use crate::hctx::{FastTurn, HardwareContext, Turn};
 use crate::owner::{CostModel, OwnerCharge, Owners, WeightBy};
 use crate::plant::plants;
 use crate::policy::Policy;
@@ -75,6 +75,19 @@ impl Admission {
         !self.has_classes && self.threads.is_none()
     }
 
+    /// Returns whether some requests may not have every tag.
+    pub(super) fn has_classes(&self) -> bool {
+        self.has_classes
+    }
+
+    /// Returns whether a new request may pass: none waits here, and no class has tags of its own.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.has_classes
+            && self.classes.is_empty()
+            && self.threads.is_none()
+            && self.owned.as_ref().is_none_or(OwnedQueues::is_empty)
+    }
+
     /// Returns whether no admitted request waits here. Requests that wait for their owner are not
     /// admitted yet (OW3).
     pub(super) fn is_empty(&self) -> bool {
@@ -96,12 +109,12 @@ impl HardwareContext {
     #[inline]
     pub fn accept(&mut self, rq: Request, enter: bool) {
         if rq.is_nowait() {
-            self.is_plain = false;
+            self.fast_turn = FastTurn::None;
             self.nowait.push_back(rq);
         } else if enter && (self.outside.is_empty() || plants!(PassOutside)) {
             self.let_in(rq);
         } else {
-            self.is_plain = false;
+            self.fast_turn = FastTurn::None;
             self.outside.push_back(rq);
         }
     }
@@ -112,9 +125,12 @@ impl HardwareContext {
         let Some(admission) = &mut self.admission else {
             let is_special = !rq.is_whole_data();
             self.has_special |= is_special;
-            self.is_plain &= !is_special;
+            if is_special {
+                self.fast_turn = FastTurn::None;
+            }
             return self.incoming.push(rq);
         };
+        self.fast_turn = FastTurn::None;
         if let Some(owned) = &mut admission.owned
             && rq.op != Op::Flush
             && !admission.classes.may_reserve(rq.flags)
@@ -146,13 +162,34 @@ impl HardwareContext {
             Some(owned) => owned.set_owners(owners, by, model),
             None => admission.owned = Some(OwnedQueues::new(owners, by, model)),
         }
-        (self.counts_puts, self.is_plain) = (true, false);
+        self.fast_turn = FastTurn::None;
     }
 
     /// Returns whether requests wait for their owner. They are not admitted yet (OW3).
     #[inline]
     pub(super) fn has_owned(&self) -> bool {
         self.owned().is_some_and(|owned| !owned.is_empty())
+    }
+
+    /// Moves the incoming requests to the queues of their owners. Returns false if the disk has no
+    /// owners.
+    pub(super) fn keep_incoming_of_owners(&mut self) -> bool {
+        let HardwareContext { admission, incoming, .. } = self;
+        let Some(Admission { owned: Some(owned), .. }) = admission.as_deref_mut() else {
+            return false;
+        };
+        incoming.drain(..).for_each(|rq| owned.keep(rq));
+        true
+    }
+
+    /// Charges a new request to its owner, if the disk has owners. No request waits for its owner,
+    /// and the device is not gone. Returns false if a limit refuses the request.
+    #[inline]
+    pub(super) fn passes_owners(&mut self, rq: &Request, now: u64) -> bool {
+        match self.admission.as_deref_mut() {
+            Some(Admission { owned: Some(owned), .. }) => owned.pass(rq, now),
+            _ => true,
+        }
     }
 
     /// Returns the time at which a limit may let a request go (OW6).
@@ -220,7 +257,7 @@ impl HardwareContext {
     /// Accepts all outgoing requests of a software queue, as [`accept`](Self::accept) does for one.
     #[inline(always)]
     pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
-        let is_usual = enter && self.is_plain && !ctx.has_special();
+        let is_usual = enter && self.fast_turn != FastTurn::None && !ctx.has_special();
         if is_usual && self.incoming.is_empty() {
             ctx.move_outgoing(&mut self.incoming);
         } else {
@@ -275,9 +312,17 @@ impl HardwareContext {
         if let Some(elevator) = &mut self.elevator {
             elevator.put(tag);
         }
-        if let Some(admission) = &mut self.admission {
+        if let Some(admission) = &mut self.admission
+            && admission.has_classes
+        {
             admission.classes.note_put(flags);
         }
+    }
+
+    /// Returns whether tags that are put are counted.
+    pub(super) fn has_puts_to_count(&self) -> bool {
+        let has_classes = self.admission.as_ref().is_some_and(|admission| admission.has_classes());
+        has_classes || self.elevator.is_some() && !plants!(KeepCounts)
     }
 
     /// Returns how many tags a request of the kind of `rq` could get now.
@@ -469,14 +514,16 @@ impl Turn<'_> {
     #[cold]
     pub(super) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
         let HardwareContext { admission, backlog, tags, device, .. } = &mut *self.hctx;
-        let Some(Admission { classes, threads, .. }) = admission.as_deref_mut() else {
+        let Some(Admission { classes, threads, has_classes, .. }) = admission.as_deref_mut() else {
             return Admitted::NoTag;
         };
-        if classes.must_wait(flags) && !device.is_failed() {
+        if *has_classes && classes.must_wait(flags) && !device.is_failed() {
             self.wait_for_class();
             return Admitted::WaitsElsewhere;
         }
-        match classes.get(tags, flags) {
+        // Without classes no tag is counted.
+        let tag = if *has_classes { classes.get(tags, flags) } else { tags.get(0) };
+        match tag {
             None => Admitted::NoTag,
             Some(tag) => Admitted::Tag(tag, {
                 threads.as_mut().is_some_and(|threads| threads.took_one(backlog.len()))
@@ -500,11 +547,9 @@ impl Turn<'_> {
     pub(super) fn hold_write(&mut self) -> bool {
         let hctx = &mut *self.hctx;
         let Some(rq) = hctx.backlog.front() else { return false };
-        let is_limited =
-            Elevator::limits(rq.op, rq.flags) && rq.steps.current() == Some(Steps::DATA);
-        let is_full = |elevator: &Elevator| elevator.nr_limited_left() == 0;
-        if !is_limited
-            || !hctx.elevator.as_deref().is_some_and(is_full)
+        let is_full = hctx.elevator.as_ref().is_some_and(|elevator| elevator.is_full_for(rq));
+        if !is_full
+            || rq.steps.current() != Some(Steps::DATA)
             || hctx.device.is_failed()
             || plants!(PassAsyncDepth)
         {
@@ -514,7 +559,7 @@ impl Turn<'_> {
         let policy = &hctx.policy;
         let admission = hctx.admission.get_or_insert_with(|| Admission::unneeded(policy));
         admission.classes.keep_write(rq);
-        (hctx.is_plain, hctx.counts_puts) = (false, true);
+        hctx.fast_turn = FastTurn::None;
         true
     }
 

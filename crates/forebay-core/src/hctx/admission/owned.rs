@@ -28,7 +28,7 @@
 
 use crate::hctx::turned::NO_DEADLINE;
 use crate::owner::{
-    CostModel, FairId, FairQueue, Owner, OwnerCharge, Owners, WEIGHT_DEFAULT, WeightBy,
+    CostModel, FairId, FairQueue, Owner, OwnerCharge, Owners, RetryAt, WEIGHT_DEFAULT, WeightBy,
 };
 use crate::plant::plants;
 use crate::request::Request;
@@ -92,6 +92,26 @@ pub(super) enum Cause {
     Limit,
     /// It has waited for its turn among the owners.
     Turn,
+}
+
+impl Queue {
+    /// Charges a request to the limits of its owner (OW1).
+    #[inline]
+    fn charge(&self, rq: &Request, now: u64) -> Result<(), RetryAt> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let nr_charged = if plants!(ChargeOne) { 1 } else { rq.nr_bios };
+        match plants!(PassLimit) {
+            true => Ok(()),
+            false => owner.charge(rq.op, nr_charged, rq.len, now).map(|_| ()),
+        }
+    }
+
+    /// Counts a request that leaves. `waited_ns` is how long a limit held it back.
+    fn note_start(&self, rq: &Request, waited_ns: Option<u64>) {
+        if let Some(owner) = &self.owner {
+            owner.counters().note_start(rq.nr_bios, rq.len, waited_ns);
+        }
+    }
 }
 
 impl OwnedQueues {
@@ -239,13 +259,7 @@ impl OwnedQueues {
             let number = self.numbers[fair.index()];
             let queue = &mut self.queues[number as usize];
             let rq = &queue.requests.front().expect("an owner in the fair order has requests").rq;
-            let (op, nr_bios, len) = (rq.op, rq.nr_bios, rq.len);
-            let nr_charged = if plants!(ChargeOne) { 1 } else { nr_bios };
-            if let Some(owner) = &queue.owner
-                && !is_gone
-                && !plants!(PassLimit)
-                && let Err(at) = owner.charge(op, nr_charged, len, now)
-            {
+            if !is_gone && let Err(at) = queue.charge(rq, now) {
                 let until_ns = at.0.max(now + 1);
                 queue.held_until_ns = Some(until_ns);
                 queue.nr_held_back = queue.requests.len();
@@ -263,20 +277,42 @@ impl OwnedQueues {
                 None if waiting.turn != self.turn => Cause::Turn,
                 None => Cause::None,
             };
-            if let Some(owner) = &queue.owner {
-                let waited_ns = match cause {
-                    Cause::Limit => Some(waiting.rq.waited_ns(now)),
-                    Cause::None | Cause::Turn => None,
-                };
-                owner.counters().note_start(nr_bios, len, waited_ns);
-            }
+            let waited_ns = match cause {
+                Cause::Limit => Some(waiting.rq.waited_ns(now)),
+                Cause::None | Cause::Turn => None,
+            };
+            queue.note_start(&waiting.rq, waited_ns);
             if !queue.requests.is_empty() {
                 self.fair.enqueue(fair);
             }
-            self.fair.charge(fair, self.model.cost(self.by, op, nr_bios, len));
+            self.fair.charge(fair, self.cost(&waiting.rq));
             self.nr_waiting -= 1;
             return Some(Released { rq: waiting.rq, cause });
         }
+    }
+
+    /// Charges a request as if it had been kept and released, while no other request waits. Returns
+    /// false if a limit refuses it. The caller then keeps it.
+    #[inline]
+    pub(super) fn pass(&mut self, rq: &Request, now: u64) -> bool {
+        debug_assert!(self.is_empty());
+        let queue = match self.queues.get(rq.origin.owner() as usize) {
+            Some(queue) if queue.fair.is_some() => queue,
+            _ => &self.queues[0],
+        };
+        let Some(fair) = queue.fair else { return false };
+        if queue.charge(rq, now).is_err() {
+            return false;
+        }
+        queue.note_start(rq, None);
+        self.fair.pass(fair, self.cost(rq));
+        true
+    }
+
+    /// Returns the cost of a request in the fair order.
+    #[inline]
+    fn cost(&self, rq: &Request) -> u64 {
+        self.model.cost(self.by, rq.op, rq.nr_bios, rq.len)
     }
 
     /// Returns the owners to the fair order whose time has come.

@@ -380,3 +380,66 @@ proptest! {
         }
     }
 }
+
+/// I/O that goes while none is queued has the same effect on all later I/O, whether it was queued
+/// for a moment or not.
+#[test]
+fn io_that_passes_counts_as_if_it_had_been_queued() {
+    let mut seed = 1_u64;
+    let mut below = |bound: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % bound
+    };
+    for _ in 0..200 {
+        let (mut fair, mut queued) = (FairQueue::new(), FairQueue::new());
+        let mut owners = Vec::new();
+        for _ in 0..2 + below(4) {
+            let parent = owners.get(below(8) as usize).copied();
+            let weight = 1 + below(300) as u32;
+            owners.push(fair.add(parent, weight));
+            assert_eq!(owners.last().copied(), Some(queued.add(parent, weight)));
+        }
+        let cost = |below: &mut dyn FnMut(u64) -> u64| match below(10) {
+            0 => FairQueue::COST_MAX + 1,
+            _ => below(100_000),
+        };
+        for _ in 0..200 {
+            let owner = owners[below(owners.len() as u64) as usize];
+            match below(20) {
+                0 => {
+                    let weight = 1 + below(300) as u32;
+                    fair.set_weight(owner, weight);
+                    queued.set_weight(owner, weight);
+                }
+                1..4 => {
+                    let others: Vec<_> = owners.iter().copied().filter(|_| below(2) > 0).collect();
+                    for &other in &others {
+                        fair.enqueue(other);
+                        queued.enqueue(other);
+                    }
+                    for _ in &others {
+                        let next = fair.next().expect("I/O is queued");
+                        assert_eq!(queued.next(), Some(next));
+                        let cost = cost(&mut below);
+                        fair.charge(next, cost);
+                        queued.charge(next, cost);
+                    }
+                }
+                _ => {
+                    for _ in 0..1 + below(4) {
+                        let cost = cost(&mut below);
+                        fair.pass(owner, cost);
+                        queued.enqueue(owner);
+                        queued.charge(owner, cost);
+                    }
+                }
+            }
+        }
+        fair.end_streak();
+        let tags = |fair: &FairQueue| {
+            let of = |node: &Node| (node.finish, node.rest, node.now, node.finish_max);
+            fair.nodes.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(tags(&fair), tags(&queued));
+    }
+}

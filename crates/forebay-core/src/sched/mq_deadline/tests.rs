@@ -1,6 +1,7 @@
 //! Tests of `mq_deadline` beside a naive model.
 
 mod naive;
+mod passes;
 
 use super::*;
 use crate::origin::{Class, Priority};
