@@ -9,6 +9,8 @@
 //! one as without a scheduler, by the same rules (`wake=`, classes, gathering). With its tag it is
 //! queued here. At most `device_depth` of the queued requests are at the device at once.
 
+#[cfg(test)]
+mod beside;
 mod choice;
 mod elevator;
 mod kyber;
