@@ -7,8 +7,11 @@
 
 use crate::bio::Op;
 use crate::origin::{Class, Origin, Priority};
+use crate::plant::{CorePlant, choose};
 use crate::sched::{Neighbours, Position, Queued, Scheduler};
 use crate::tag::Tag;
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// The number of tags.
@@ -291,5 +294,23 @@ pub(super) const fn of_class(class: Class) -> Origin {
     match Priority::new(class, 4) {
         Some(priority) => Origin::NONE.with_priority(priority),
         None => unreachable!(),
+    }
+}
+
+/// Checks that each bug that is planted in a scheduler makes a difference, and that each of its
+/// rules has one. The rules are `letters` with the numbers from 1 to `nr_rules`.
+pub(super) fn check_plants(letters: &str, nr_rules: usize, differs: impl Fn() -> bool) {
+    let of_letters = |plant: &&CorePlant| plant.breaks().starts_with(letters);
+    let plants: Vec<CorePlant> = CorePlant::ALL.iter().filter(of_letters).copied().collect();
+    for nth in 1..=nr_rules {
+        let rule = format!("{letters}{nth}:");
+        assert!(plants.iter().any(|plant| plant.breaks() == rule), "{rule} no bug breaks it");
+    }
+    assert!(!differs(), "without a bug");
+    for planted in plants {
+        choose(Some(Box::new(move |plant| plant == planted)));
+        let is_found = differs();
+        choose(None);
+        assert!(is_found, "{planted:?}");
     }
 }

@@ -28,6 +28,7 @@
 
 use crate::bio::Op;
 use crate::origin::Origin;
+use crate::plant::plants;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
 use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
@@ -142,10 +143,11 @@ impl MqDeadline {
         }
         let from = |direction: Direction| {
             let latest = of_class.latest[direction as usize];
+            let latest = if plants!(BatchFromStart) { 0 } else { latest };
             of_class.sorted[direction as usize].first_from(latest)
         };
         let next = from(self.direction);
-        let goes_on = self.nr_in_batch < self.params.fifo_batch;
+        let goes_on = self.nr_in_batch < self.params.fifo_batch || plants!(EndlessBatch);
         let tag = match next {
             Some(tag) if goes_on => tag,
             _ => {
@@ -159,17 +161,17 @@ impl MqDeadline {
                         let is_starved = self.nr_starved >= self.params.writes_starved;
                         self.nr_starved += 1;
                         match is_starved {
-                            true => Direction::Write,
-                            false => Direction::Read,
+                            true if !plants!(StarveWrites) => Direction::Write,
+                            _ => Direction::Read,
                         }
                     }
                 };
-                if direction == Direction::Write {
+                if direction == Direction::Write && !plants!(KeepStarved) {
                     self.nr_starved = 0;
                 }
                 // DL3.
                 let oldest = [reads, writes][direction as usize]?;
-                let is_expired = self.row(oldest).deadline_ns <= now;
+                let is_expired = self.row(oldest).deadline_ns <= now && !plants!(IgnoreExpiry);
                 let first = from(direction).filter(|_| !is_expired).unwrap_or(oldest);
                 (self.direction, self.nr_in_batch) = (direction, 0);
                 first
@@ -215,7 +217,7 @@ impl MqDeadline {
     fn next_aged(&mut self, now: u64) -> Option<Tag> {
         let nr_classes = self.classes.iter().filter(|of_class| of_class.nr_inside > 0).count();
         let before_ns = now.checked_sub(self.params.prio_aging_expire_ns)?;
-        if nr_classes < 2 {
+        if nr_classes < 2 || plants!(IgnoreAge) {
             return None;
         }
         (1..self.classes.len()).find_map(|class| self.next_of(class, now, before_ns))
@@ -237,11 +239,11 @@ impl Scheduler for MqDeadline {
         of_class.nr_inside += 1;
         self.nr_queued += 1;
         let place = match at {
-            Position::Head => {
+            Position::Head if !plants!(HeadToTail) => {
                 of_class.head.push_back(rq.tag, &mut self.links);
                 Place::Head
             }
-            Position::Tail => {
+            Position::Head | Position::Tail => {
                 of_class.sorted[direction as usize].insert(rq.start, rq.tag);
                 of_class.fifo[direction as usize].push_back(rq.tag, &mut self.links);
                 if rq.op == Op::Discard {
@@ -264,7 +266,7 @@ impl Scheduler for MqDeadline {
         // A queued request absorbs its successor, which is a merge at its back.
         let row = self.rows.get(rq.tag.index());
         let is_queued = row.is_some_and(|row| row.place == Place::Sorted);
-        let after = match self.params.front_merges || is_queued {
+        let after = match self.params.front_merges || is_queued || plants!(MergeInFront) {
             true => sorted.at(rq.start + rq.len).find(is_alike),
             false => None,
         };
@@ -289,7 +291,7 @@ impl Scheduler for MqDeadline {
         let (mut kept, gone) = (*self.row(into), *self.row(tag));
         assert!((kept.place, gone.place) == (Place::Sorted, Place::Sorted), "both are queued");
         // DL7.
-        if gone.deadline_ns < kept.deadline_ns {
+        if gone.deadline_ns < kept.deadline_ns && !plants!(KeepDeadline) {
             let direction = Direction::of(kept.rq.op) as usize;
             let fifo = &mut self.classes[class_of(&kept.rq)].fifo[direction];
             fifo.remove(into, &mut self.links);
@@ -315,7 +317,7 @@ impl Scheduler for MqDeadline {
                 return Some(self.take(tag));
             }
             // DL4.
-            if self.classes[class].nr_inside > 0 {
+            if self.classes[class].nr_inside > 0 && !plants!(PassClass) {
                 return None;
             }
         }
@@ -341,7 +343,7 @@ impl Scheduler for MqDeadline {
         let row = &mut self.rows[tag.index()];
         assert!(row.place == Place::Out, "it was handed out");
         row.place = Place::GivenUp;
-        self.classes[class_of(&row.rq)].nr_inside -= 1;
+        self.classes[class_of(&row.rq)].nr_inside -= u32::from(!plants!(CountGivenUp));
     }
 
     fn nr_queued(&self) -> usize {

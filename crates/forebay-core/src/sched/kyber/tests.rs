@@ -5,7 +5,7 @@ mod naive;
 
 use super::*;
 use crate::origin::Class;
-use crate::sched::beside::{DEPTH, Letters, Pair, Step, of_class};
+use crate::sched::beside::{DEPTH, Letters, Pair, Step, check_plants, of_class};
 use alloc::vec::Vec;
 use naive::{Bug, Naive};
 use proptest::prelude::*;
@@ -93,6 +93,15 @@ fn each_bug_in_the_model_makes_a_difference() {
         });
         assert!(is_found, "{bug:?}");
     }
+}
+
+#[test]
+fn each_planted_bug_makes_a_difference() {
+    check_plants("KY", 9, || {
+        let mut seed = 1;
+        let depths = [4, 8, 24].iter().cycle().take(60);
+        depths.copied().any(|depth| pair(params(), depth, None).differs(&LOADED, &mut seed, 200))
+    });
 }
 
 /// Inserts requests that do not merge, takes all that may go, and returns their operations.

@@ -4,7 +4,7 @@ mod naive;
 
 use super::*;
 use crate::origin::Class;
-use crate::sched::beside::{DEPTH, Letters, Pair, Step, of_class};
+use crate::sched::beside::{DEPTH, Letters, Pair, Step, check_plants, of_class};
 use naive::{Bug, Naive};
 use proptest::prelude::*;
 
@@ -111,6 +111,17 @@ fn each_bug_in_the_model_makes_a_difference() {
             (0..2000).any(|_| pair(small_params(), Some(bug)).differs(&LETTERS, &mut seed, 100));
         assert!(is_found, "{bug:?}");
     }
+}
+
+#[test]
+fn each_planted_bug_makes_a_difference() {
+    check_plants("DL", 8, || {
+        let mut seed = 1;
+        (0..200).any(|nth| {
+            let params = small_params().front_merges(nth % 2 == 0);
+            pair(params, None).differs(&LETTERS, &mut seed, 100)
+        })
+    });
 }
 
 #[test]

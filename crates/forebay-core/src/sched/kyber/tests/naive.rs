@@ -108,6 +108,15 @@ pub(super) struct Naive {
 const FULL: [u64; 4] = [256, 128, 64, 16];
 const BATCHES: [u32; 4] = [16, 8, 1, 1];
 
+fn domain_of(op: Op) -> usize {
+    match op {
+        Op::Read => 0,
+        Op::Write => 1,
+        Op::Discard => 2,
+        Op::Flush | Op::WriteZeroes => 3,
+    }
+}
+
 impl Naive {
     pub(super) fn new(targets_ns: [u64; 3], device_depth: u64, bug: Option<Bug>) -> Naive {
         let share = |full: u64| match bug {
@@ -138,7 +147,7 @@ impl Naive {
     fn domain_of(&self, rq: &Queued) -> usize {
         match rq.op {
             Op::Discard if self.has(Bug::MixDomains) => 1,
-            op => Domain::of(op) as usize,
+            op => domain_of(op),
         }
     }
 
@@ -234,7 +243,7 @@ impl Model for Naive {
     fn neighbours(&self, rq: &Queued) -> Neighbours {
         let mut others: Vec<&Item> = self.items.iter().filter(|item| !item.is_head).collect();
         others.sort_by_key(|item| (item.rq.start, item.sorted_at));
-        let is_domain_of = |item: &&&Item| Domain::of(item.rq.op) == Domain::of(rq.op);
+        let is_domain_of = |item: &&&Item| domain_of(item.rq.op) == domain_of(rq.op);
         let below = others.iter().filter(is_domain_of).map(|item| item.rq.start);
         let nearest = below.filter(|start| *start < rq.start).max();
         let tag_of = |found: Option<&&Item>| found.map(|item| item.rq.tag);
@@ -300,7 +309,7 @@ impl Model for Naive {
     fn completed(&mut self, tag: Tag, now: u64, device_ns: u64) {
         let place = self.out.iter().position(|out| out.0.rq.tag == tag).expect("it is out");
         let (item, is_given_up) = self.out.remove(place);
-        let Some(samples) = self.samples.get_mut(Domain::of(item.rq.op) as usize) else { return };
+        let Some(samples) = self.samples.get_mut(domain_of(item.rq.op)) else { return };
         if !is_given_up {
             samples[0].latencies_ns.push(device_ns);
             samples[1].latencies_ns.push(now - item.inserted_ns);
