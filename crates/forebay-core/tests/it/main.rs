@@ -10,6 +10,7 @@ mod flush;
 mod fua;
 mod gates;
 mod gather;
+mod histories;
 mod hold;
 mod left_flush;
 mod limits;
