@@ -27,7 +27,7 @@
 //! - DL8 *Given up.* A request that was given up (H5) no longer counts as being at the device.
 
 use crate::bio::Op;
-use crate::origin::Origin;
+use crate::origin::{Class, Origin};
 use crate::plant::plants;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
@@ -64,6 +64,12 @@ struct OfClass {
     latest: [u64; 2],
     /// How many requests are queued, or went and are not completed.
     nr_inside: u32,
+}
+
+impl OfClass {
+    fn has_queued(&self) -> bool {
+        [self.head, self.fifo[0], self.fifo[1]].iter().any(|list| list.first().is_some())
+    }
 }
 
 /// A tag's request.
@@ -348,6 +354,12 @@ impl Scheduler for MqDeadline {
 
     fn nr_queued(&self) -> usize {
         self.nr_queued
+    }
+
+    fn passes_flush(&self, class: Class, since_ns: u64, now: u64) -> bool {
+        // DL4 and DL5.
+        let is_aged = now >= since_ns.saturating_add(self.params.prio_aging_expire_ns);
+        !is_aged && self.classes[..class as usize].iter().any(OfClass::has_queued)
     }
 
     fn next_at_ns(&self) -> u64 {

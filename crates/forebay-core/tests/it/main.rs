@@ -19,6 +19,7 @@ mod names;
 mod origins;
 mod owners;
 mod plug;
+mod priority_flush;
 mod results;
 mod retry;
 mod scheduled;
