@@ -393,6 +393,9 @@ impl Port<'_> {
         if rq.op != Op::Flush {
             let has_room = depths.check(nr_live);
             checks.expect(has_room);
+            let Checks { classes, bios, .. } = &mut **checks;
+            let in_order = classes.check(pieces, bios, self.now);
+            checks.expect(in_order);
         }
         let Checks { gathers, limits, bios, .. } = &mut **checks;
         let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
