@@ -17,6 +17,7 @@ const ALONE: &[Suite] = &[Suite {
         "all_short_histories_agree_with_the_model",
         "debug_names_operations_kinds_and_causes",
         "each_bug_in_the_model_makes_a_difference",
+        "each_planted_bug_makes_a_difference",
         "exhaustive",
         "counters_that_wrap_around",
         "forgotten_range_counts_as_overlapping",

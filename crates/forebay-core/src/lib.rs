@@ -18,7 +18,7 @@
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
 extern crate alloc;
-#[cfg(any(blk_loom, blk_shuttle, forebay_plant))]
+#[cfg(any(test, blk_loom, blk_shuttle, forebay_plant))]
 extern crate std;
 
 mod bio;
@@ -35,9 +35,9 @@ mod list;
 mod merge;
 mod origin;
 mod owner;
-#[cfg(not(forebay_plant))]
+#[cfg(not(any(test, forebay_plant)))]
 mod plant;
-#[cfg(forebay_plant)]
+#[cfg(any(test, forebay_plant))]
 pub mod plant;
 mod plug;
 mod policy;

@@ -1,14 +1,15 @@
-//! Bugs planted in this crate, which prove that the simulator's checkers can fail.
+//! Bugs planted in this crate, which prove that the simulator's checkers can fail, and that the
+//! naive models of the schedulers differ from a wrong scheduler.
 //!
-//! They are compiled only with `--cfg forebay_plant`. Without it, `plants!` is the constant
-//! `false`.
+//! They are compiled only with `--cfg forebay_plant`, and in unit tests. Otherwise `plants!` is the
+//! constant `false`.
 
 /// Returns whether a planted bug shows now.
 macro_rules! plants {
     ($plant:ident) => {{
-        #[cfg(forebay_plant)]
+        #[cfg(any(test, forebay_plant))]
         let shows = $crate::plant::shows($crate::plant::CorePlant::$plant);
-        #[cfg(not(forebay_plant))]
+        #[cfg(not(any(test, forebay_plant)))]
         let shows = false;
         shows
     }};
@@ -16,10 +17,10 @@ macro_rules! plants {
 
 pub(crate) use plants;
 
-#[cfg(forebay_plant)]
+#[cfg(any(test, forebay_plant))]
 pub use chosen::{CorePlant, choose, shows};
 
-#[cfg(forebay_plant)]
+#[cfg(any(test, forebay_plant))]
 mod chosen {
     use alloc::boxed::Box;
     use std::cell::RefCell;
@@ -190,6 +191,50 @@ mod chosen {
         RenewAge: "I9:",
         /// A group may have one bio too many.
         HoldOneMore: "I9:",
+        /// A batch never ends.
+        EndlessBatch: "DL1:",
+        /// A batch goes on at the lowest address.
+        BatchFromStart: "DL1:",
+        /// Writes get no batch while reads wait.
+        StarveWrites: "DL2:",
+        /// The count of batches of reads is kept after a batch of writes.
+        KeepStarved: "DL2:",
+        /// A new batch does not begin with a request whose deadline has passed.
+        IgnoreExpiry: "DL3:",
+        /// A lower class goes while a higher one is at the device.
+        PassClass: "DL4:",
+        /// No request ages.
+        IgnoreAge: "DL5:",
+        /// A request that is inserted at the head goes to the tail.
+        HeadToTail: "DL6:",
+        /// A request that absorbs another one keeps its own deadline.
+        KeepDeadline: "DL7:",
+        /// A new request merges at the front of a queued one although that is off.
+        MergeInFront: "DL7:",
+        /// A request that was given up counts as being at the device.
+        CountGivenUp: "DL8:",
+        /// Discards are in the domain of writes.
+        MixDomains: "KY1:",
+        /// A domain uses more of the device than its depth.
+        IgnoreDomainDepth: "KY2:",
+        /// The greatest depth of a domain does not depend on the device.
+        FullDomainDepth: "KY2:",
+        /// The turn of a domain does not end while it has requests.
+        EndlessTurn: "KY3:",
+        /// A percentile does not forget its samples.
+        KeepSamples: "KY4:",
+        /// The total decides whether the device is congested.
+        CongestedByTotal: "KY5:",
+        /// Only congestion lets a depth grow.
+        NeverGrow: "KY5:",
+        /// Congestion uses a percentile again and again.
+        ReusePercentile: "KY6:",
+        /// A request that is inserted at the head goes to the tail of its domain.
+        HeadToDomainTail: "KY7:",
+        /// A request that absorbs another one keeps its own place.
+        KeepPlace: "KY8:",
+        /// A request that was given up keeps the room of its domain.
+        KeepDomainRoom: "KY9:",
     }
 
     impl CorePlant {
@@ -221,6 +266,12 @@ mod chosen {
         pub const fn is_of_hold(self) -> bool {
             use CorePlant::*;
             matches!(self, HoldFlagged | HoldIdle | HoldFew | OvertakeHeld | RenewAge | HoldOneMore)
+        }
+
+        /// Returns whether the bug is in the order of a scheduler. Unit tests find it, by a naive
+        /// model.
+        pub fn is_of_scheduler(self) -> bool {
+            ["DL", "KY"].iter().any(|letters| self.breaks().starts_with(letters))
         }
     }
 

@@ -392,14 +392,15 @@ impl Port<'_> {
         let is_one = |tag: &usize| state.rows[*tag].command.op != Op::Flush;
         let nr_live = || state.live.iter().filter(is_one).count() as u32;
         let pieces = &state.rows[tag].pieces;
-        let (depths, bios) = (&checks.depths, &checks.bios);
-        let is_limited =
-            depths.limits(rq.op, pieces.first().map(|first| bios.row(first.slot).flags));
+        let flags = pieces.first().map(|first| checks.bios.row(first.slot).flags);
+        let is_limited = checks.depths.limits(rq.op, flags);
         let nr_limited = || state.live.iter().filter(|tag| state.rows[*tag].is_limited).count();
-        let is_allowed = depths.check(rq.op, is_limited, nr_live, nr_limited);
-        checks.expect(is_allowed);
-        let Checks { gathers, limits, bios, .. } = &mut **checks;
+        let has_room = checks.depths.check(rq.op, is_limited, nr_live, nr_limited);
+        checks.expect(has_room);
+        let Checks { classes, gathers, limits, bios, .. } = &mut **checks;
+        let in_order = classes.check(pieces, bios, self.now);
         let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
+        checks.expect(in_order);
         checks.expect(gathered);
         state.rows[tag].is_limited = is_limited;
         checks.broken.is_none()

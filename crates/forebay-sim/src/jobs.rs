@@ -327,7 +327,9 @@ fn plan(
             let (job, place) = (job.clone(), (at, clone));
             nr_owners += u32::from(!job.owner.is_empty());
             let owner = if job.owner.is_empty() { 0 } else { nr_owners };
-            tasks.push(JobTask { job, place, generator, block: block.into(), owner });
+            let priorities = job.priorities.drawer(job.seed(seed), clone.into());
+            let block = block.into();
+            tasks.push(JobTask { job, place, generator, block, owner, priorities });
         }
     }
     Ok(tasks)

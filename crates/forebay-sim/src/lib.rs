@@ -132,7 +132,8 @@ impl Default for Options {
 /// The broken rule, and how to reproduce it.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
-    let (mut scenario, load) = scenario::swarm(&mut random, options);
+    let (mut scenario, mut load) = scenario::swarm(&mut random, options);
+    load.priorities = Random::new(seed, PRIORITIES_STREAM).pick(&[0, 10, 50]);
     scenario.owners = scenario::owners::draw(&mut Random::new(seed, OWNERS_STREAM), &scenario);
     let changes = Changes::draw(seed, &scenario.policy);
     run(seed, scenario, options.plant, |world, id| {
@@ -153,6 +154,11 @@ const FIRST_TASK_STREAM: u64 = 16;
 /// among them.
 const OWNERS_STREAM: u64 = 7;
 const FIRST_OWNER_STREAM: u64 = 1 << 32;
+
+/// The number of the random stream that says how often priorities change, and that of the first
+/// task's choices among them.
+const PRIORITIES_STREAM: u64 = FIRST_PRIORITY_STREAM - 1;
+const FIRST_PRIORITY_STREAM: u64 = 1 << 33;
 
 /// Runs a scenario, with the tasks that `task` creates.
 fn run(

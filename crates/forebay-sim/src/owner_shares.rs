@@ -9,7 +9,7 @@ use crate::scenario::owners::{NewOwner, OwnerSettings};
 use crate::scheduler::ThreadTimes;
 use crate::trace::Kind;
 use forebay_core::{
-    BioFlags, CostModel, Limits, Op, Policy, QueueLimits, Rate, SchedulerPolicy, WeightBy,
+    BioFlags, CostModel, Limits, Op, Policy, Priority, QueueLimits, Rate, SchedulerPolicy, WeightBy,
 };
 use forebay_model::Fixed;
 use std::cell::RefCell;
@@ -104,7 +104,16 @@ fn read(cpu: Cpu<'_>, reads: &Reads, ends: &Ends) {
             // No two of them are neighbours.
             block = (block + 2 * reads.nr) % (16 * 1024 - 2 * reads.nr);
             let (flags, cuts) = (BioFlags::NONE, Vec::new());
-            let io = Io { op: Op::Read, flags, block, nr: reads.nr, cuts, charge: None, point: 0 };
+            let io = Io {
+                op: Op::Read,
+                flags,
+                block,
+                nr: reads.nr,
+                cuts,
+                charge: None,
+                point: 0,
+                priority: Priority::default(),
+            };
             thread.submit(io).expect("a good read");
         }
         thread.reap(1, usize::MAX, &mut ended);

@@ -120,13 +120,15 @@ impl Plant {
         Plant::UncheckedOpen,
     ];
 
-    /// Returns all planted bugs, with those of the core except the adaptive hold's.
+    /// Returns all planted bugs, with those of the core except the adaptive hold's, and
+    /// those in the order of a scheduler that no rule of the simulator covers.
     pub fn all() -> impl Iterator<Item = Plant> {
         let own = Plant::ALL.iter().copied();
         #[cfg(forebay_plant)]
         let own = CorePlant::ALL
             .iter()
             .filter(|plant| !plant.is_of_hold())
+            .filter(|plant| !plant.is_of_scheduler() || **plant == CorePlant::PassClass)
             .map(|&plant| Plant::Core(plant))
             .chain(own);
         own

@@ -336,6 +336,7 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32, is_merging: bool
         cut: percent(&[20, 100]),
         may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
         burst_max,
+        priorities: 0,
         gap_ns: None,
     }
 }

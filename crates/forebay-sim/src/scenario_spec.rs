@@ -277,6 +277,7 @@ impl TaskSpec {
             may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
             nr_max: self.max_blocks,
             burst_max: self.max_burst,
+            priorities: 0,
             gap_ns: self.bios_per_s.map(|rate| 1_000_000_000 / u64::from(rate.max(1))),
         })
     }

@@ -11,6 +11,17 @@ const P2: &str = "broken rule: P2";
 
 pub(super) const BUGS: &[Bug] = &[
     Bug {
+        name: "flush-of-low-class-first",
+        what: "a flush of a low class goes before queued requests of a higher one",
+        edits: &[Edit {
+            file: TURN,
+            from: "self.passes_flush(class, since_ns)",
+            to: "self.passes_flush(class, since_ns) && false",
+        }],
+        test: Test::it("forebay-core", "priority_flush::"),
+        says: "assertion",
+    },
+    Bug {
         name: "late-flush-joins",
         what: "a late flush joins the running one",
         edits: &[Edit {

@@ -28,6 +28,7 @@ use crate::bio::BioFlags;
 use crate::hctx::dispatch::{Next, note_wait};
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::merge;
+use crate::origin::Class;
 use crate::policy::MergePolicy;
 use crate::request::Request;
 use crate::sched::Position;
@@ -171,10 +172,9 @@ impl HardwareContext {
 }
 
 impl Turn<'_> {
-    /// Returns the next request to issue, in a context with a scheduler. First queues all requests
-    /// that can get a tag, so that the scheduler chooses among them.
-    #[inline(never)]
-    pub(super) fn next_scheduled(&mut self) -> Next {
+    /// Queues all requests that can get a tag. Returns [`Next::NoData`] if the next one has no
+    /// data to issue now.
+    fn queue_waiting(&mut self) -> Next {
         while self.stock_backlog() {
             if self.hctx.merge_oldest(self.now) || self.hold_write() {
                 continue;
@@ -185,6 +185,25 @@ impl Turn<'_> {
                 Next::Again => {}
                 Next::None => break,
             }
+        }
+        Next::None
+    }
+
+    /// Returns whether a queued request goes before a flush that is to be issued (F9): those that
+    /// wait for the flush are of `class` at most, the oldest since `since_ns`.
+    #[cold]
+    pub(super) fn passes_flush(&mut self, class: Class, since_ns: u64) -> bool {
+        self.queue_waiting();
+        let elevator = self.hctx.elevator.as_deref();
+        elevator.is_some_and(|elevator| elevator.passes_flush(class, since_ns))
+    }
+
+    /// Returns the next request to issue, in a context with a scheduler. First queues all requests
+    /// that can get a tag, so that the scheduler chooses among them.
+    #[inline(never)]
+    pub(super) fn next_scheduled(&mut self) -> Next {
+        if let Next::NoData = self.queue_waiting() {
+            return Next::NoData;
         }
         let is_gone = self.hctx.device.is_failed();
         match self.hctx.next_queued(is_gone) {

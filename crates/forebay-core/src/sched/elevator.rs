@@ -4,6 +4,7 @@
 
 use crate::bio::{BioFlags, Op};
 use crate::limits::QueueLimits;
+use crate::origin::Class;
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::request::Request;
@@ -237,6 +238,11 @@ impl Elevator {
         self.nr_out -= 1;
         let (Out::Since(since_ns), now) = (out, self.now) else { return };
         scheduler!(mut self, completed(tag, now, now.saturating_sub(since_ns)));
+    }
+
+    /// Returns whether a queued request goes before a flush (F9).
+    pub(crate) fn passes_flush(&self, class: Class, since_ns: u64) -> bool {
+        scheduler!(self, passes_flush(class, since_ns, self.now))
     }
 
     /// Returns when a turn is due although nothing else happens. `u64::MAX` means never.

@@ -34,6 +34,7 @@ mod tuning;
 
 use crate::bio::Op;
 use crate::origin::Origin;
+use crate::plant::plants;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
 use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
@@ -128,7 +129,7 @@ impl Kyber {
     /// Hands out the next request of the domain whose turn it is, if it has one and room for it.
     fn take_in_turn(&mut self) -> Option<Tag> {
         let of_domain = &self.domains[self.turn as usize];
-        if of_domain.nr_out >= self.tuning.depth(self.turn) {
+        if of_domain.nr_out >= self.tuning.depth(self.turn) && !plants!(IgnoreDomainDepth) {
             return None;
         }
         let tag = of_domain.head.first().or(of_domain.fifo.first())?;
@@ -170,11 +171,11 @@ impl Scheduler for Kyber {
         let of_domain = &mut self.domains[Domain::of(rq.op) as usize];
         self.nr_queued += 1;
         let place = match at {
-            Position::Head => {
+            Position::Head if !plants!(HeadToDomainTail) => {
                 of_domain.head.push_back(rq.tag, &mut self.links);
                 Place::Head
             }
-            Position::Tail => {
+            Position::Head | Position::Tail => {
                 of_domain.fifo.push_back(rq.tag, &mut self.links);
                 of_domain.sorted.insert(rq.start, rq.tag);
                 if rq.op == Op::Discard {
@@ -214,7 +215,7 @@ impl Scheduler for Kyber {
         let (kept, gone) = (*self.row(into), *self.row(tag));
         assert!((kept.place, gone.place) == (Place::Fifo, Place::Fifo), "both are queued");
         // KY8.
-        if gone.inserted_ns < kept.inserted_ns {
+        if gone.inserted_ns < kept.inserted_ns && !plants!(KeepPlace) {
             let fifo = &mut self.domains[Domain::of(kept.rq.op) as usize].fifo;
             fifo.remove(into, &mut self.links);
             fifo.insert_before(tag, into, &mut self.links);
@@ -230,7 +231,7 @@ impl Scheduler for Kyber {
             return None;
         }
         // KY3.
-        if self.nr_in_batch < self.turn.batch()
+        if (self.nr_in_batch < self.turn.batch() || plants!(EndlessTurn))
             && let Some(tag) = self.take_in_turn()
         {
             return Some(tag);
@@ -268,7 +269,7 @@ impl Scheduler for Kyber {
         assert!(row.place == Place::Out, "it was handed out");
         row.place = Place::GivenUp;
         let rq = row.rq;
-        self.domain_mut(&rq).nr_out -= 1;
+        self.domain_mut(&rq).nr_out -= u32::from(!plants!(KeepDomainRoom));
     }
 
     fn nr_queued(&self) -> usize {

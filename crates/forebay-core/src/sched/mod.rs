@@ -9,6 +9,8 @@
 //! one as without a scheduler, by the same rules (`wake=`, classes, gathering). With its tag it is
 //! queued here. At most `device_depth` of the queued requests are at the device at once.
 
+#[cfg(test)]
+mod beside;
 mod choice;
 mod elevator;
 mod kyber;
@@ -19,7 +21,7 @@ mod tag_list;
 pub(crate) use elevator::Elevator;
 
 use crate::bio::Op;
-use crate::origin::Origin;
+use crate::origin::{Class, Origin};
 use crate::tag::Tag;
 
 /// The part of a request that a scheduler keeps.
@@ -107,6 +109,12 @@ pub(crate) trait Scheduler {
 
     /// Returns the number of queued requests.
     fn nr_queued(&self) -> usize;
+
+    /// Returns whether a queued request goes before a flush of `class` that has waited since
+    /// `since_ns`. Only asked for a device that executes flushes alone.
+    fn passes_flush(&self, _class: Class, _since_ns: u64, _now: u64) -> bool {
+        false
+    }
 
     /// Returns when `next` may return a request although nothing else happens. `u64::MAX` means
     /// never.

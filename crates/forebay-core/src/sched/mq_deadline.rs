@@ -27,7 +27,8 @@
 //! - DL8 *Given up.* A request that was given up (H5) no longer counts as being at the device.
 
 use crate::bio::Op;
-use crate::origin::Origin;
+use crate::origin::{Class, Origin};
+use crate::plant::plants;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
 use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
@@ -63,6 +64,12 @@ struct OfClass {
     latest: [u64; 2],
     /// How many requests are queued, or went and are not completed.
     nr_inside: u32,
+}
+
+impl OfClass {
+    fn has_queued(&self) -> bool {
+        [self.head, self.fifo[0], self.fifo[1]].iter().any(|list| list.first().is_some())
+    }
 }
 
 /// A tag's request.
@@ -146,10 +153,11 @@ impl MqDeadline {
         }
         let from = |direction: Direction| {
             let latest = of_class.latest[direction as usize];
+            let latest = if plants!(BatchFromStart) { 0 } else { latest };
             of_class.sorted[direction as usize].first_from(latest)
         };
         let next = from(self.direction);
-        let goes_on = self.nr_in_batch < self.params.fifo_batch;
+        let goes_on = self.nr_in_batch < self.params.fifo_batch || plants!(EndlessBatch);
         let tag = match next {
             Some(tag) if goes_on => tag,
             _ => {
@@ -163,14 +171,14 @@ impl MqDeadline {
                         let is_starved = self.nr_starved >= self.params.writes_starved;
                         self.nr_starved += 1;
                         match is_starved {
-                            true => Direction::Write,
-                            false => Direction::Read,
+                            true if !plants!(StarveWrites) => Direction::Write,
+                            _ => Direction::Read,
                         }
                     }
                 };
                 // DL3.
                 let oldest = [reads, writes][direction as usize]?;
-                let is_expired = self.row(oldest).deadline_ns <= now;
+                let is_expired = self.row(oldest).deadline_ns <= now && !plants!(IgnoreExpiry);
                 let first = from(direction).filter(|_| !is_expired).unwrap_or(oldest);
                 self.begin_batch(direction);
                 first
@@ -185,7 +193,7 @@ impl MqDeadline {
 
     /// Begins a batch (DL1, DL2).
     fn begin_batch(&mut self, direction: Direction) {
-        if direction == Direction::Write {
+        if direction == Direction::Write && !plants!(KeepStarved) {
             self.nr_starved = 0;
         }
         (self.direction, self.nr_in_batch) = (direction, 0);
@@ -229,7 +237,7 @@ impl MqDeadline {
     fn next_aged(&mut self, now: u64) -> Option<Tag> {
         let nr_classes = self.classes.iter().filter(|of_class| of_class.nr_inside > 0).count();
         let before_ns = now.checked_sub(self.params.prio_aging_expire_ns)?;
-        if nr_classes < 2 {
+        if nr_classes < 2 || plants!(IgnoreAge) {
             return None;
         }
         (1..self.classes.len()).find_map(|class| self.next_of(class, now, before_ns))
@@ -252,11 +260,11 @@ impl Scheduler for MqDeadline {
         of_class.nr_inside += 1;
         self.nr_queued += 1;
         let place = match at {
-            Position::Head => {
+            Position::Head if !plants!(HeadToTail) => {
                 of_class.head.push_back(rq.tag, &mut self.links);
                 Place::Head
             }
-            Position::Tail => {
+            Position::Head | Position::Tail => {
                 of_class.sorted[direction as usize].insert(rq.start, rq.tag);
                 of_class.fifo[direction as usize].push_back(rq.tag, &mut self.links);
                 if rq.op == Op::Discard {
@@ -306,7 +314,7 @@ impl Scheduler for MqDeadline {
         // A queued request absorbs its successor, which is a merge at its back.
         let row = self.rows.get(rq.tag.index());
         let is_queued = row.is_some_and(|row| row.place == Place::Sorted);
-        let after = match self.params.front_merges || is_queued {
+        let after = match self.params.front_merges || is_queued || plants!(MergeInFront) {
             true => sorted.at(rq.start + rq.len).find(is_alike),
             false => None,
         };
@@ -331,7 +339,7 @@ impl Scheduler for MqDeadline {
         let (mut kept, gone) = (*self.row(into), *self.row(tag));
         assert!((kept.place, gone.place) == (Place::Sorted, Place::Sorted), "both are queued");
         // DL7.
-        if gone.deadline_ns < kept.deadline_ns {
+        if gone.deadline_ns < kept.deadline_ns && !plants!(KeepDeadline) {
             let direction = Direction::of(kept.rq.op) as usize;
             let fifo = &mut self.classes[kept.class].fifo[direction];
             fifo.remove(into, &mut self.links);
@@ -354,8 +362,11 @@ impl Scheduler for MqDeadline {
         }
         // DL4.
         let class = self.classes.iter().position(|of_class| of_class.nr_inside > 0)?;
-        let tag = self.next_of(class, now, u64::MAX)?;
-        Some(self.take(tag))
+        let mut next = self.next_of(class, now, u64::MAX);
+        if next.is_none() && plants!(PassClass) {
+            next = (0..self.classes.len()).find_map(|class| self.next_of(class, now, u64::MAX));
+        }
+        next.map(|tag| self.take(tag))
     }
 
     fn next_any(&mut self) -> Option<Tag> {
@@ -379,11 +390,19 @@ impl Scheduler for MqDeadline {
         assert!(row.place == Place::Out, "it was handed out");
         row.place = Place::GivenUp;
         let class = row.class;
-        self.leave(class);
+        if !plants!(CountGivenUp) {
+            self.leave(class);
+        }
     }
 
     fn nr_queued(&self) -> usize {
         self.nr_queued
+    }
+
+    fn passes_flush(&self, class: Class, since_ns: u64, now: u64) -> bool {
+        // DL4 and DL5.
+        let is_aged = now >= since_ns.saturating_add(self.params.prio_aging_expire_ns);
+        !is_aged && self.classes[..class as usize].iter().any(OfClass::has_queued)
     }
 
     fn next_at_ns(&self) -> u64 {

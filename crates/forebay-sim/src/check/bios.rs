@@ -106,6 +106,12 @@ impl Bios {
         &mut self.rows[slot as usize]
     }
 
+    /// Returns the boxes of the bios that are in the layer, and maybe some that have ended.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &BioRow> {
+        let is_same = |(slot, serial): &&(u32, u64)| self.row(*slot).serial == *serial;
+        self.line.iter().filter(is_same).map(|(slot, _)| self.row(*slot))
+    }
+
     /// Returns the number of bios that are not with their owners.
     pub(crate) fn nr_live(&self) -> usize {
         self.rows[..self.nr_rows].iter().filter(|row| row.stage != Stage::Free).count()
@@ -140,6 +146,8 @@ impl Bios {
         (row.queued_at, row.queued_ns, row.is_cut) = (clock, now, false);
         (row.is_given_up, row.is_kept) = (false, false);
         (row.is_tried, row.limited_by) = (false, bio.origin.owner());
+        row.class = bio.origin.priority().class();
+        (row.arrival, row.was_offered) = (0, false);
         row.set_idle((bio.len / size) as usize);
         row.values.clear();
         row.values.resize(if bio.op == Op::Read { row.units.len() } else { 0 }, u64::MAX);

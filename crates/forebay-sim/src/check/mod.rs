@@ -8,6 +8,7 @@
 //! - [`durable`], [`promises`]: data acknowledged as durable survives a crash (P2).
 //! - [`order`]: no bio is overtaken beyond the bound (T8), and a NOWAIT bio does not wait (P5).
 //! - [`retries`]: no retry of a write is overtaken (A1, A2).
+//! - [`classes`]: no request passes one of a higher class (DL4).
 //! - [`gates`]: one task holds the token at a time, and nothing is dispatched behind a closed gate
 //!   (R5).
 //! - [`gather`]: a split bio gathers tags before its first part is issued (T14).
@@ -28,6 +29,7 @@
 //! - Reopening a disk after a crash: none of the layer's state survives a crash.
 
 pub(crate) mod bios;
+pub(crate) mod classes;
 pub(crate) mod cover;
 pub(crate) mod depths;
 pub(crate) mod drained;
@@ -49,6 +51,7 @@ pub(crate) mod waits;
 
 use crate::trace::{Kind, Trace};
 use bios::Bios;
+use classes::Classes;
 use depths::Depths;
 use durable::Durable;
 use forebay_core::{Policy, QueueLimits};
@@ -105,6 +108,7 @@ pub(crate) struct Checks {
     pub(crate) gates: Gatekeeper,
     pub(crate) gathers: Gathers,
     pub(crate) depths: Depths,
+    pub(crate) classes: Classes,
     pub(crate) owners: OwnerLimits,
     pub(crate) waits: Waits,
     pub(crate) lines: LineWakes,
@@ -135,6 +139,7 @@ impl Checks {
             gates: Gatekeeper::new(nr_hctxs),
             gathers: Gathers::new(policy, &limits, bound > 0),
             depths: Depths::new(policy, &limits),
+            classes: Classes::new(policy, bound > 0),
             owners: OwnerLimits::new(policy, limits.logical_block_size),
             waits,
             lines: LineWakes::default(),
@@ -163,6 +168,7 @@ impl Checks {
 
     /// Records that a context lets a bio in.
     pub(crate) fn let_in(&mut self, hctx: usize, slot: u32) {
+        self.classes.arrive(self.bios.row_mut(slot));
         self.owners.accept(hctx, slot, self.bios.row(slot), self.trace.now);
     }
 

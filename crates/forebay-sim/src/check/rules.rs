@@ -1,10 +1,10 @@
 //! The rules: a name and one line of text each. The report of a broken rule begins with this line.
 //!
-//! The letters: T for tags and tag waits, R for runs of a hardware context, W for
-//! waiting tasks and leaders, I for plugs, K for the driver's contract, F for flushes, A for
-//! retries, H for time limits, OW for owners, P2 for durability (a violation of F2 or F4 shows as
-//! one of P2). The other rules have no letter. The code that ensures a rule, in `forebay-core` or
-//! in the library's `runtime`, also documents why the rule holds.
+//! The letters: T for tags and tag waits, R for runs of a hardware context, W for waiting tasks and
+//! leaders, I for plugs, K for the driver's contract, F for flushes, A for retries, H for time
+//! limits, DL for the order of `mq-deadline`, OW for owners, P2 for durability (a violation of F2
+//! or F4 shows as one of P2). The other rules have no letter. The code that ensures a rule, in
+//! `forebay-core` or in the library's `runtime`, also documents why the rule holds.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";
@@ -21,6 +21,7 @@ pub(crate) const T12: &str = "T12: no task waits within a turn";
 pub(crate) const T14: &str = "T14: a split bio that gathers tags takes none before they are free";
 
 pub(crate) const Q5: &str = "Q5: the device has no more requests than the device depth";
+pub(crate) const DL4: &str = "DL4: no request passes one of a higher class that is queued";
 pub(crate) const Q8: &str = "Q8: a scheduler changes only while no admitted bio is in its context";
 pub(crate) const Q9: &str = "Q9: with a scheduler, reads find tags that others may not have";
 
@@ -82,7 +83,7 @@ pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
 /// The rules of tags, of schedulers, of owners, of runs and of waits, in order.
-pub const RULES: [&str; 31] = [
-    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, Q9, OW1, OW3, OW6, R1, R2, R3,
-    R4, R5, R6, W1, W2, W3, W4, W5, W7,
+pub const RULES: [&str; 32] = [
+    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, Q9, DL4, OW1, OW3, OW6, R1, R2,
+    R3, R4, R5, R6, W1, W2, W3, W4, W5, W7,
 ];

@@ -2,7 +2,7 @@
 
 use super::{Kinds, Scope};
 use crate::runtime::thread::Io;
-use forebay_core::{BioFlags, Op};
+use forebay_core::{BioFlags, Op, Priority};
 use std::fmt;
 
 /// The number of adjacent sectors.
@@ -93,7 +93,16 @@ impl Letter {
     /// Returns the I/O of this bio. `point` is the limit of a flush up to a durable point.
     pub(crate) fn io(&self, point: u64) -> Io {
         let (op, flags, cuts) = (self.kind.op(), self.kind.flags(), Vec::new());
-        Io { op, flags, block: self.sector, nr: self.nr, cuts, charge: None, point }
+        Io {
+            op,
+            flags,
+            block: self.sector,
+            nr: self.nr,
+            cuts,
+            charge: None,
+            point,
+            priority: Priority::default(),
+        }
     }
 
     /// Returns its sectors as a bit mask.

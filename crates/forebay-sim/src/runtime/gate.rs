@@ -74,6 +74,7 @@ impl Thread<'_> {
                     let mut checks = world.checks();
                     checks.gathers.limited(hctx.at, nr_requests);
                     let device_depth = checks.depths.set(&policy, limits);
+                    checks.classes.set(&policy);
                     checks.note(Kind::Scheduler, hctx.at as u64, device_depth.into());
                 },
             );

@@ -42,6 +42,7 @@ impl DiskOwners {
         if !ids.is_empty() {
             checks.order.set_has_owners();
             checks.gathers.set_has_owners();
+            checks.classes.set_has_owners();
         }
         owners
     }

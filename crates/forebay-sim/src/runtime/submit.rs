@@ -61,7 +61,7 @@ impl Thread<'_> {
             let checks = &mut *guard;
             let serial = checks.bios.next_serial();
             let mut bio = bio_of(&io, slot, block_size, serial);
-            bio.origin = Origin::NONE.with_owner(self.owner);
+            bio.origin = Origin::NONE.with_owner(self.owner).with_priority(io.priority);
             // The remaining bios must not end before the driver is done (H2).
             if world.disk.policy.io_timeout_ns > 0
                 && !slot.is_multiple_of(LENT_OF)

@@ -12,8 +12,8 @@ use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::wait::{self, RESOURCE_DELAY};
 use forebay_core::{
-    BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Request, SoftwareQueue, Tag, Turned,
-    UnplugCause, WaitId,
+    BioFlags, BlockStatus, Commit, Op, PlugPolicy, Priority, QueuedBio, Request, SoftwareQueue,
+    Tag, Turned, UnplugCause, WaitId,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -31,6 +31,7 @@ pub(crate) struct Io {
     pub(crate) charge: Option<Tag>,
     /// The durable point of a flush up to one.
     pub(crate) point: u64,
+    pub(crate) priority: Priority,
 }
 
 /// An I/O that has ended.

@@ -5,9 +5,10 @@ use crate::runtime::thread::{Ended, Io, Thread};
 use crate::task::figures::{self, Figures};
 use crate::trace::Kind;
 use crate::world::World;
-use forebay_core::{BioFlags, Op};
+use forebay_core::{BioFlags, Class, Op, Priority};
 use forebay_fio::generator::{Direction, Ops};
 use forebay_fio::job::Job;
+use forebay_fio::priority::{Class as JobClass, Priority as JobPriority, PriorityDrawer};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct JobTask {
     pub(crate) block: u64,
     /// The number of the owner of its I/O; 0: none.
     pub(crate) owner: u32,
+    /// `None` if all I/O has the usual priority.
+    pub(crate) priorities: Option<PriorityDrawer>,
 }
 
 /// Runs the job to its end.
@@ -92,7 +95,9 @@ impl RunningClone<'_> {
                 Direction::Trim => Op::Discard,
             };
             let (at, nr) = (next.offset / self.task.block, u64::from(next.len) / self.task.block);
-            let io = Io { op, block: at, nr, ..flush() };
+            let drawn = self.task.priorities.as_mut().map(|drawer| drawer.next(next.direction));
+            let priority = drawn.map(priority_of).unwrap_or_default();
+            let io = Io { op, block: at, nr, priority, ..flush() };
             self.submit(io, figures::Kind::Io(next.direction));
             if op == Op::Write {
                 self.nr_writes += 1;
@@ -137,7 +142,26 @@ impl RunningClone<'_> {
     }
 }
 
+/// Returns the priority of fio's numbers.
+fn priority_of(priority: JobPriority) -> Priority {
+    let class = match priority.class {
+        JobClass::RealTime => Class::RealTime,
+        JobClass::BestEffort => Class::BestEffort,
+        JobClass::Idle => Class::Idle,
+    };
+    Priority::new(class, priority.level).unwrap_or_default()
+}
+
 fn flush() -> Io {
     let (flags, cuts) = (BioFlags::NONE, Vec::new());
-    Io { op: Op::Flush, flags, block: 0, nr: 0, cuts, charge: None, point: 0 }
+    Io {
+        op: Op::Flush,
+        flags,
+        block: 0,
+        nr: 0,
+        cuts,
+        charge: None,
+        point: 0,
+        priority: Priority::default(),
+    }
 }

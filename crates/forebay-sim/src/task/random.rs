@@ -1,11 +1,11 @@
 //! A task that draws its actions.
 
-use crate::FIRST_OWNER_STREAM;
 use crate::changes::Changes;
 use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
-use forebay_core::{BioFlags, Gate, Op, Tag, UnplugCause};
+use crate::{FIRST_OWNER_STREAM, FIRST_PRIORITY_STREAM};
+use forebay_core::{BioFlags, Class, Gate, Op, PRIORITY_LEVELS, Priority, Tag, UnplugCause};
 use forebay_model::Random;
 use std::rc::Rc;
 
@@ -51,6 +51,8 @@ pub(crate) struct Load {
     /// The longest bio, blocks.
     pub(crate) nr_max: u64,
     pub(crate) burst_max: u64,
+    /// How often another priority is chosen for the next bios; 0: all have the usual one.
+    pub(crate) priorities: u32,
     /// The time from one bio to the next, ns; `None`: as fast as the disk allows.
     pub(crate) gap_ns: Option<u64>,
 }
@@ -67,6 +69,8 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random, changes: Option<
         last: LastBio { op: Op::Read, flags: BioFlags::NONE, start: 0, end: 0 },
         ended: Vec::with_capacity(load.nr_bios as usize),
         charged: Vec::new(),
+        priority: Priority::default(),
+        priority_random: world.stream(FIRST_PRIORITY_STREAM + id as u64),
         owner_random: world.stream(FIRST_OWNER_STREAM + id as u64),
         load,
         random,
@@ -85,6 +89,9 @@ struct RandomTask<'a> {
     random: Random,
     /// Changes of the scheduler, if the scenario has some.
     changes: Option<Changes>,
+    /// The priority of the next bios, and its source.
+    priority: Priority,
+    priority_random: Random,
     /// For the choices among owners.
     owner_random: Random,
     /// The number of bios that are still to be submitted.
@@ -209,6 +216,7 @@ impl RandomTask<'_> {
             if self.thread.world.owners.is_some() && self.owner_random.chance(1, 8) {
                 self.choose_owner();
             }
+            self.choose_priority();
             let mut io = self.io();
             io.charge = charged.pop();
             self.thread.submit(io);
@@ -230,6 +238,17 @@ impl RandomTask<'_> {
     fn choose_owner(&mut self) {
         if let Some(owners) = &self.thread.world.owners {
             self.thread.owner = owners.draw(&mut self.owner_random);
+        }
+    }
+
+    /// Chooses the priority of the next bios, or keeps that of the last one, so that bios of one
+    /// priority can merge.
+    fn choose_priority(&mut self) {
+        let random = &mut self.priority_random;
+        if self.load.priorities > 0 && random.chance(self.load.priorities, 100) {
+            let level = random.below(PRIORITY_LEVELS.into()) as u8;
+            let priority = Priority::new(random.pick(&Class::ALL), level);
+            self.priority = priority.expect("the level exists");
         }
     }
 
@@ -269,8 +288,10 @@ impl RandomTask<'_> {
     /// Draws the rest of an I/O.
     fn io_at(&mut self, op: Op, flags: BioFlags, block: u64, nr: u64) -> Io {
         self.last = LastBio { op, flags, start: block, end: block + nr };
+        let priority = self.priority;
         let (load, random) = (&self.load, &mut self.random);
-        let mut io = Io { op, flags, block, nr, cuts: Vec::new(), charge: None, point: 0 };
+        let mut io =
+            Io { op, flags, block, nr, cuts: Vec::new(), charge: None, point: 0, priority };
         if io.op.moves_data() && random.chance(load.cut, 100) {
             io.cuts = cuts(load, random, nr * load.block);
         }

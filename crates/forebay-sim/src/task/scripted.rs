@@ -105,7 +105,16 @@ impl Scripted<'_, '_> {
 
     fn submit(&mut self, bio: ScriptBio) {
         let ScriptBio { op, flags, sector, nr } = bio;
-        let io = Io { op, flags, block: sector, nr, cuts: Vec::new(), charge: None, point: 0 };
+        let io = Io {
+            op,
+            flags,
+            block: sector,
+            nr,
+            cuts: Vec::new(),
+            charge: None,
+            point: 0,
+            priority: forebay_core::Priority::default(),
+        };
         let (thread, nth) = (self.thread.id, self.slots.len());
         let slot = self.thread.add_box();
         self.slots.push(slot);

@@ -32,6 +32,9 @@
 //! - F7 a bio ends once: with the last step of its request.
 //! - F8 where a FUA write is a sync of the file, a failed FUA write is a failed flush, and a flush
 //!   that was at the device with it ends after it ([`fua`]).
+//! - F9 where a device executes a flush alone, and a scheduler has an order of classes, a flush
+//!   goes after the queued requests of a higher class than all of its waiters, unless it has waited
+//!   as long as a request of its class would have to.
 
 mod fua;
 mod turn;

@@ -149,6 +149,9 @@ impl Turn<'_> {
             self.hctx.flush.lets_through = true;
             return false;
         }
+        if self.is_passed_by_class() {
+            return false;
+        }
         if self.hctx.flush.leave() {
             return false;
         }
@@ -164,6 +167,18 @@ impl Turn<'_> {
         let are_many = !limits.flush_queueable && flush.nr_in_a_row >= NR_IN_A_ROW;
         let has_tagged = !self.hctx.dispatch.is_empty() || self.hctx.nr_scheduled() > 0;
         are_many && (has_tagged || self.stock_backlog())
+    }
+
+    /// Returns whether queued requests go before the pending flush, because only lower classes
+    /// wait for it (F9).
+    fn is_passed_by_class(&mut self) -> bool {
+        let HardwareContext { flush, limits, elevator, .. } = &*self.hctx;
+        if limits.flush_queueable || elevator.is_none() {
+            return false;
+        }
+        let classes = flush.pending.iter().map(|waiting| waiting.rq.origin.priority().class());
+        let (Some(class), since_ns) = (classes.min(), flush.pending_since_ns) else { return false };
+        self.passes_flush(class, since_ns)
     }
 
     /// Issues the flush after the other requests had their turn. Returns whether requests after it

@@ -1,6 +1,7 @@
 //! The domains of requests, each with its own depth, batch size and target.
 
 use crate::bio::Op;
+use crate::plant::plants;
 use crate::scheduling::KyberParams;
 
 /// The target of discards, which has no setting, as in Linux.
@@ -31,6 +32,7 @@ impl Domain {
     pub(super) fn of(op: Op) -> Domain {
         match op {
             Op::Read => Domain::Read,
+            Op::Discard if plants!(MixDomains) => Domain::Write,
             Op::Write => Domain::Write,
             Op::Discard => Domain::Discard,
             Op::Flush | Op::WriteZeroes => Domain::Other,
@@ -60,6 +62,9 @@ impl Domain {
             Domain::Discard => 64,
             Domain::Other => 16,
         };
+        if plants!(FullDomainDepth) {
+            return full;
+        }
         (full * device_depth.min(DEVICE_DEPTH_FULL)).div_ceil(DEVICE_DEPTH_FULL).max(1)
     }
 }

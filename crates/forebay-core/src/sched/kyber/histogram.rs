@@ -1,5 +1,7 @@
 //! Histogram of latencies, in quarters of a target.
 
+use crate::plant::plants;
+
 /// The number of buckets up to the target, each a quarter of it.
 pub(super) const NR_GOOD: u32 = 4;
 
@@ -45,7 +47,10 @@ impl Histogram {
             Some(*sum)
         });
         let bucket = up_to.take_while(|sum| *sum < rank).count();
-        *self = Histogram::default();
+        match plants!(KeepSamples) {
+            true => self.ready_at_ns = None,
+            false => *self = Histogram::default(),
+        }
         Some(bucket as u32)
     }
 }

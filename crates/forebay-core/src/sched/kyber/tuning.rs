@@ -6,6 +6,7 @@
 
 use super::domain::{Domain, NR_DOMAINS, NR_MEASURED};
 use super::histogram::{Histogram, NR_GOOD};
+use crate::plant::plants;
 
 /// The length of a window, in nanoseconds.
 pub(super) const WINDOW_NS: u64 = 100_000_000;
@@ -79,18 +80,24 @@ impl Tuning {
     fn end_window(&mut self, now: u64) {
         let mut is_congested = false;
         for latencies in &mut self.latencies {
-            let p90 = latencies.device.take_percentile(90, now);
+            let p90 = match plants!(CongestedByTotal) {
+                true => latencies.total.clone().take_percentile(90, now),
+                false => latencies.device.take_percentile(90, now),
+            };
             is_congested |= p90.is_some_and(|bucket| bucket >= NR_GOOD);
         }
         for (nth, latencies) in self.latencies.iter_mut().enumerate() {
             let p99 = latencies.total.take_percentile(99, now);
             // KY6.
             let earlier = latencies.latest_p99.take();
+            if plants!(ReusePercentile) {
+                latencies.latest_p99 = earlier;
+            }
             if !is_congested {
                 latencies.latest_p99 = p99.or(earlier);
             }
             let Some(bucket) = p99.or(earlier.filter(|_| is_congested)) else { continue };
-            if is_congested || bucket >= NR_GOOD {
+            if is_congested || bucket >= NR_GOOD && !plants!(NeverGrow) {
                 let depth = self.depths[nth] * (bucket + 1) / NR_GOOD;
                 self.depths[nth] = depth.clamp(1, self.depths_max[nth]);
             }

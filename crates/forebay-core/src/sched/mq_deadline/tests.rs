@@ -4,135 +4,18 @@ mod naive;
 mod passes;
 
 use super::*;
-use crate::origin::{Class, Priority};
-use alloc::vec::Vec;
+use crate::origin::Class;
+use crate::sched::beside::{DEPTH, Letters, Pair, Step, check_plants, of_class};
 use naive::{Bug, Naive};
 use proptest::prelude::*;
 
-const DEPTH: u32 = 12;
-
-fn origin(class: Class) -> Origin {
-    Origin::NONE.with_priority(Priority::new(class, 4).expect("the level exists"))
+fn pair(params: MqDeadlineParams, bug: Option<Bug>) -> Pair<Naive> {
+    Pair::new(MqDeadline::new(params, DEPTH), Naive::new(params, bug))
 }
 
-/// A step of a history.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// Operation, class, first block, number of blocks, and whether at the head.
-    Insert(Op, Class, u64, u64, bool),
-    Next,
-    /// The number of the request, counted from the one that has been out for the longest.
-    Complete(usize),
-    /// The same for a request that is given up.
-    GiveUp(usize),
-    Sleep(u64),
-}
-
-/// The scheduler and the model, which go through one history.
-#[derive(Clone)]
-struct Pair {
-    scheduler: MqDeadline,
-    naive: Naive,
-    free: Vec<Tag>,
-    out: Vec<Tag>,
-    now: u64,
-    /// How many reads went since the last write, while a write of the same class waited.
-    nr_reads: u32,
-}
-
-impl Pair {
-    fn new(params: MqDeadlineParams, bug: Option<Bug>) -> Pair {
-        Pair {
-            scheduler: MqDeadline::new(params, DEPTH),
-            naive: Naive::new(params, bug),
-            free: (0..DEPTH as usize).map(Tag::from_index).collect(),
-            out: Vec::new(),
-            now: 1000,
-            nr_reads: 0,
-        }
-    }
-
-    /// Makes a step on both. Returns whether they agree.
-    fn step(&mut self, step: Step) -> bool {
-        match step {
-            Step::Sleep(ns) => self.now += ns,
-            Step::Complete(nth) if !self.out.is_empty() => {
-                let tag = self.out.remove(nth % self.out.len());
-                self.scheduler.completed(tag, self.now, 1);
-                self.naive.completed(tag);
-                self.free.push(tag);
-            }
-            Step::GiveUp(nth) if nth < self.out.len() => {
-                let tag = self.out[nth];
-                if self.scheduler.row(tag).place == Place::Out {
-                    self.scheduler.given_up(tag);
-                    self.naive.given_up(tag);
-                }
-            }
-            Step::Complete(_) | Step::GiveUp(_) => {}
-            Step::Next => return self.next(),
-            Step::Insert(op, class, start, len, is_head) => {
-                let Some(tag) = self.free.pop() else { return true };
-                let since_ns = self.now;
-                let rq = Queued { tag, op, origin: origin(class), start, len, since_ns };
-                let at = if is_head { Position::Head } else { Position::Tail };
-                let new = Queued { tag: Tag::from_index(usize::from(u16::MAX)), ..rq };
-                if self.scheduler.neighbours(&new) != self.naive.neighbours(&new) {
-                    return false;
-                }
-                self.scheduler.insert(rq, at, self.now);
-                self.naive.insert(rq, at, self.now);
-                return is_head || self.merge(rq);
-            }
-        }
-        true
-    }
-
-    /// Merges a request that was just inserted with its neighbours, as a context does.
-    fn merge(&mut self, mut rq: Queued) -> bool {
-        let found = self.scheduler.neighbours(&rq);
-        if found != self.naive.neighbours(&rq) {
-            return false;
-        }
-        if let Some(before) = found.before {
-            rq = self.absorb(before, rq.tag);
-        }
-        if let Some(after) = self.scheduler.neighbours(&rq).after {
-            self.absorb(rq.tag, after);
-        }
-        self.scheduler.nr_queued() == self.naive.nr_queued()
-    }
-
-    fn absorb(&mut self, into: Tag, tag: Tag) -> Queued {
-        let (first, second) = (self.scheduler.row(into).rq, self.scheduler.row(tag).rq);
-        assert_eq!(first.start + first.len, second.start);
-        let rq = Queued { len: first.len + second.len, ..first };
-        self.scheduler.absorbed(into, tag);
-        self.naive.absorbed(into, tag);
-        self.scheduler.grown(into, rq.start, rq.len);
-        self.naive.grown(into, rq.start, rq.len);
-        self.free.push(tag);
-        rq
-    }
-
-    fn next(&mut self) -> bool {
-        let tag = self.scheduler.next(self.now);
-        if tag != self.naive.next(self.now) {
-            return false;
-        }
-        let Some(tag) = tag else { return true };
-        self.out.push(tag);
-        let rq = self.scheduler.row(tag).rq;
-        let class = class_of(&rq);
-        let waits = |direction: Direction| {
-            self.scheduler.classes[class].fifo[direction as usize].first().is_some()
-        };
-        self.nr_reads = match Direction::of(rq.op) {
-            Direction::Read if waits(Direction::Write) => self.nr_reads + 1,
-            _ => 0,
-        };
-        true
-    }
+/// Inserts a request of a block.
+fn insert(pair: &mut Pair<Naive>, op: Op, class: Class, start: u64) {
+    assert!(pair.step(Step::Insert(op, of_class(class), start, 1, false)));
 }
 
 /// Parameters with short times and batches, so that each rule matters in short histories.
@@ -159,23 +42,18 @@ fn params() -> impl Strategy<Value = MqDeadlineParams> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let op = prop_oneof![4 => Just(Op::Read), 4 => Just(Op::Write), 1 => Just(Op::Discard)];
-    let class = prop_oneof![
-        1 => Just(Class::RealTime),
-        3 => Just(Class::BestEffort),
-        1 => Just(Class::Idle),
-    ];
-    let insert = (op, class, 0..20_u64, 1..3_u64, 0..12_u8)
-        .prop_map(|(op, class, start, len, head)| Step::Insert(op, class, start, len, head == 0));
-    prop_oneof![
-        5 => insert,
-        4 => Just(Step::Next),
-        3 => (0..8_usize).prop_map(Step::Complete),
-        1 => (0..8_usize).prop_map(Step::GiveUp),
-        2 => (0..120_u64).prop_map(Step::Sleep),
-    ]
-}
+const REAL_TIME: Origin = of_class(Class::RealTime);
+const BEST_EFFORT: Origin = of_class(Class::BestEffort);
+const IDLE: Origin = of_class(Class::Idle);
+
+/// The letters of random histories.
+const LETTERS: Letters = Letters {
+    ops: &[Op::Read, Op::Read, Op::Read, Op::Write, Op::Write, Op::Write, Op::Discard],
+    origins: &[REAL_TIME, BEST_EFFORT, BEST_EFFORT, BEST_EFFORT, IDLE],
+    nr_blocks: 20,
+    sleeps_ns: &[1, 10, 25, 50, 51, 80, 110, 119],
+    loads: &[],
+};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
@@ -183,123 +61,87 @@ proptest! {
     #[test]
     fn random_histories_agree_with_the_model(
         params in params(),
-        steps in proptest::collection::vec(step(), 0..120),
+        steps in proptest::collection::vec(any::<u64>(), 0..120),
     ) {
-        let mut pair = Pair::new(params, None);
-        for (nth, step) in steps.iter().enumerate() {
-            prop_assert!(pair.step(*step), "step {nth}: {step:?}");
+        let mut pair = pair(params, None);
+        for (nth, random) in steps.into_iter().enumerate() {
+            let step = LETTERS.step(random);
+            prop_assert!(pair.step(step), "step {nth}: {step:?}");
         }
-        while pair.scheduler.nr_queued() > 0 {
-            prop_assert!(pair.step(Step::Next) && pair.step(Step::Complete(0)));
-        }
-        pair.out.clone().into_iter().for_each(|_| _ = pair.step(Step::Complete(0)));
-        prop_assert_eq!(pair.free.len(), DEPTH as usize);
+        prop_assert!(pair.drain());
     }
 
     /// The batch and the count of DL2 are common to all classes, so the bound holds within one.
     #[test]
     fn writes_of_one_class_wait_for_a_bounded_number_of_reads(
         params in params(),
-        steps in proptest::collection::vec(step(), 0..120),
+        steps in proptest::collection::vec(any::<u64>(), 0..120),
     ) {
-        let mut pair = Pair::new(params, None);
+        let mut pair = pair(params, None);
+        let letters = Letters { origins: &[BEST_EFFORT], ..LETTERS };
         let most = params.fifo_batch * (params.writes_starved + 1);
-        for mut step in steps {
-            if let Step::Insert(_, class, .., is_head) = &mut step {
-                (*class, *is_head) = (Class::BestEffort, false);
+        let mut nr_reads = 0;
+        for random in steps {
+            let mut step = letters.step(random);
+            if let Step::Insert(.., is_head) = &mut step {
+                *is_head = false;
             }
+            let nr_out = pair.out.len();
             prop_assert!(pair.step(step));
-            prop_assert!(pair.nr_reads <= most, "{} reads went, at most {most} may", pair.nr_reads);
+            let Some(out) = pair.out.get(nr_out) else { continue };
+            // How many reads went since the last write, while a write waited.
+            let is_waiting = pair.queued().iter().any(|rq| rq.op != Op::Read);
+            nr_reads = if out.rq.op == Op::Read && is_waiting { nr_reads + 1 } else { 0 };
+            prop_assert!(nr_reads <= most, "{nr_reads} reads went, at most {most} may");
         }
     }
-}
-
-/// The steps of exhaustive histories.
-fn alphabet() -> Vec<Step> {
-    let mut steps = Vec::from([Step::Next, Step::Complete(0), Step::Sleep(210)]);
-    for op in [Op::Read, Op::Write] {
-        for class in [Class::BestEffort, Class::Idle] {
-            for start in [4, 8] {
-                steps.push(Step::Insert(op, class, start, 4, false));
-            }
-        }
-    }
-    steps
-}
-
-/// Goes through all histories of `nr` more steps. Returns their number, or `None` if the two
-/// differ.
-fn all(pair: &Pair, steps: &[Step], nr: usize) -> Option<u64> {
-    if nr == 0 {
-        return Some(1);
-    }
-    let after = |step: &Step| {
-        let mut pair = pair.clone();
-        pair.step(*step).then_some(pair)
-    };
-    steps.iter().map(|step| all(&after(step)?, steps, nr - 1)).sum()
 }
 
 #[test]
 fn all_short_histories_agree_with_the_model() {
-    let steps = alphabet();
-    let nr = all(&Pair::new(small_params().fifo_batch(1), None), &steps, 5);
-    assert_eq!(nr, Some(11_u64.pow(5)));
-}
-
-/// A generator of histories that needs no crate.
-fn random_step(seed: &mut u64) -> Step {
-    let mut below = |bound: u64| {
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (*seed >> 33) % bound
-    };
-    match below(7) {
-        0..=2 => {
-            let op = [Op::Read, Op::Write][below(2) as usize];
-            let class = [Class::BestEffort, Class::BestEffort, Class::Idle][below(3) as usize];
-            Step::Insert(op, class, below(20), 1 + below(2), below(12) == 0)
-        }
-        3 | 4 => Step::Next,
-        5 => Step::Complete(below(8) as usize),
-        _ => Step::Sleep(below(120)),
-    }
+    let letters = Letters { ops: &[Op::Read, Op::Write], origins: &[BEST_EFFORT, IDLE], ..LETTERS };
+    let nr = pair(small_params().fifo_batch(1), None).all(&letters.alphabet(210), 5);
+    assert_eq!(nr, Some(12_u64.pow(5)));
 }
 
 #[test]
 fn each_bug_in_the_model_makes_a_difference() {
     for bug in Bug::ALL {
         let mut seed = 1;
-        let is_found = (0..2000).any(|_| {
-            let mut pair = Pair::new(small_params(), Some(bug));
-            (0..100).any(|_| !pair.step(random_step(&mut seed)))
-        });
+        let is_found =
+            (0..2000).any(|_| pair(small_params(), Some(bug)).differs(&LETTERS, &mut seed, 100));
         assert!(is_found, "{bug:?}");
     }
 }
 
 #[test]
+fn each_planted_bug_makes_a_difference() {
+    check_plants("DL", 8, || {
+        let mut seed = 1;
+        (0..200).any(|nth| {
+            let params = small_params().front_merges(nth % 2 == 0);
+            pair(params, None).differs(&LETTERS, &mut seed, 100)
+        })
+    });
+}
+
+#[test]
 fn batch_goes_in_the_order_of_addresses_and_the_next_begins_with_the_oldest() {
-    let mut pair = Pair::new(MqDeadlineParams::default().fifo_batch(3), None);
+    let mut pair = pair(MqDeadlineParams::default().fifo_batch(3), None);
     for start in [50, 20, 90, 70, 10] {
-        assert!(pair.step(Step::Insert(Op::Read, Class::BestEffort, start, 1, false)));
-    }
-    let mut starts = Vec::new();
-    while pair.scheduler.nr_queued() > 0 {
-        assert!(pair.next());
-        starts.push(pair.scheduler.row(*pair.out.last().expect("one went")).rq.start);
+        insert(&mut pair, Op::Read, Class::BestEffort, start);
     }
     // After three, a new batch goes on at the next address; after the highest, with the oldest.
-    assert_eq!(starts, [10, 20, 50, 70, 90]);
+    assert!(pair.take_all().iter().map(|rq| rq.start).eq([10, 20, 50, 70, 90]));
 }
 
 #[test]
 fn device_that_is_gone_gets_every_class() {
-    let mut pair = Pair::new(MqDeadlineParams::default(), None);
+    let mut pair = pair(MqDeadlineParams::default(), None);
     for class in Class::ALL {
-        assert!(pair.step(Step::Insert(Op::Read, class, 5, 1, false)));
+        insert(&mut pair, Op::Read, class, 5);
     }
-    assert!(pair.next());
-    assert_eq!(pair.scheduler.next(pair.now), None, "DL4");
+    assert_eq!(pair.take_all().len(), 1, "DL4");
     assert!(pair.scheduler.next_any().is_some() && pair.scheduler.next_any().is_some());
     assert_eq!(pair.scheduler.next_any(), None);
 }

@@ -1,7 +1,5 @@
 //! Single-threaded tests of the tag set. `tests/loom/tags.rs` uses several threads.
 
-extern crate std;
-
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -1,6 +1,6 @@
 //! One box: the bio in it, and the state of each block.
 
-use forebay_core::{BioFlags, BlockStatus, Op, Tag};
+use forebay_core::{BioFlags, BlockStatus, Class, Op, Tag};
 
 /// Bits of an address that hold the byte's offset in its bio. The bits above number the segment.
 pub(crate) const OFFSET_BITS: u32 = 24;
@@ -68,6 +68,11 @@ pub(crate) struct BioRow {
     pub(crate) is_kept: bool,
     /// A driver was offered a command with a part of the bio.
     pub(crate) is_tried: bool,
+    /// The class of its priority, its place in the order of arrival at the context (0: not there),
+    /// and whether a driver was offered a command with it.
+    pub(crate) class: Class,
+    pub(crate) arrival: u64,
+    pub(crate) was_offered: bool,
     /// Tags of the budget that the bio holds.
     pub(crate) charge: Option<Tag>,
     /// The time of queueing, in the user's image of durable data.
@@ -102,6 +107,9 @@ impl Default for BioRow {
             is_given_up: false,
             is_kept: false,
             is_tried: false,
+            class: Class::BestEffort,
+            arrival: 0,
+            was_offered: false,
             charge: None,
             mark: 0,
             nr_flushes_before: 0,

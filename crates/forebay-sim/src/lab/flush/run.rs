@@ -7,7 +7,7 @@ use crate::coroutine::{Cpu, Task};
 use crate::runtime::thread::{Io, Thread};
 use crate::task::interrupts;
 use crate::world::World;
-use forebay_core::{BioFlags, Histogram, Op, Policy, QueueStats};
+use forebay_core::{BioFlags, Histogram, Op, Policy, Priority, QueueStats};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -103,7 +103,16 @@ impl Run {
             FsyncTask::Fsync => (Op::Flush, 0, 0),
             FsyncTask::Write => (Op::Write, random.below(range_bytes / block_bytes) * nr, nr),
         };
-        Io { op, flags: BioFlags::NONE, block, nr, cuts: Vec::new(), charge: None, point: 0 }
+        Io {
+            op,
+            flags: BioFlags::NONE,
+            block,
+            nr,
+            cuts: Vec::new(),
+            charge: None,
+            point: 0,
+            priority: Priority::default(),
+        }
     }
 
     /// Records that a thread has finished an action, and continues.

@@ -6,7 +6,7 @@ use crate::coroutine::Cpu;
 use crate::lab::scenario::FIRST_THREAD;
 use crate::runtime::mailbox::Goal;
 use crate::runtime::thread::{Ended, Io, Thread};
-use forebay_core::{BioFlags, Op};
+use forebay_core::{BioFlags, Op, Priority};
 use forebay_model::Random;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -123,7 +123,16 @@ impl<'a> Job<'a> {
         let io = &self.ios[&number];
         let first = io.start + io.nr_submitted * nr;
         let (flags, cuts) = (BioFlags::NONE, Vec::new());
-        let io = Io { op: Op::Read, flags, block: first, nr, cuts, charge: None, point: 0 };
+        let io = Io {
+            op: Op::Read,
+            flags,
+            block: first,
+            nr,
+            cuts,
+            charge: None,
+            point: 0,
+            priority: Priority::default(),
+        };
         (io, self.board.request_bytes / block)
     }
 

@@ -1,7 +1,9 @@
 //! A naive model of `kyber`: one list, a scan of it for each rule, and a sorted list of samples.
 
 use super::super::domain::{Domain, NR_MEASURED};
+use super::Kyber;
 use crate::bio::Op;
+use crate::sched::beside::Model;
 use crate::sched::{Neighbours, Position, Queued, are_alike};
 use crate::tag::Tag;
 use alloc::vec::Vec;
@@ -100,11 +102,20 @@ pub(super) struct Naive {
     latest_p99: [Option<u64>; NR_MEASURED],
     window_since_ns: Option<u64>,
     depths_max: [u64; 4],
-    pub(super) depths: [u64; 4],
+    depths: [u64; 4],
 }
 
 const FULL: [u64; 4] = [256, 128, 64, 16];
 const BATCHES: [u32; 4] = [16, 8, 1, 1];
+
+fn domain_of(op: Op) -> usize {
+    match op {
+        Op::Read => 0,
+        Op::Write => 1,
+        Op::Discard => 2,
+        Op::Flush | Op::WriteZeroes => 3,
+    }
+}
 
 impl Naive {
     pub(super) fn new(targets_ns: [u64; 3], device_depth: u64, bug: Option<Bug>) -> Naive {
@@ -133,95 +144,15 @@ impl Naive {
         self.bug == Some(bug)
     }
 
-    pub(super) fn nr_queued(&self) -> usize {
-        self.items.len()
-    }
-
     fn domain_of(&self, rq: &Queued) -> usize {
         match rq.op {
             Op::Discard if self.has(Bug::MixDomains) => 1,
-            op => Domain::of(op) as usize,
-        }
-    }
-
-    pub(super) fn insert(&mut self, rq: Queued, at: Position, now: u64) {
-        let is_head = at == Position::Head && !self.has(Bug::IgnoreHead);
-        self.nr_sorted += 1;
-        let item = Item { rq, inserted_ns: now, is_head, sorted_at: self.nr_sorted };
-        self.items.push(item);
-        if rq.op == Op::Discard && !is_head {
-            self.newest_discard = Some(rq.tag);
-        }
-    }
-
-    pub(super) fn neighbours(&self, rq: &Queued) -> Neighbours {
-        let mut others: Vec<&Item> = self.items.iter().filter(|item| !item.is_head).collect();
-        others.sort_by_key(|item| (item.rq.start, item.sorted_at));
-        let is_domain_of = |item: &&&Item| Domain::of(item.rq.op) == Domain::of(rq.op);
-        let below = others.iter().filter(is_domain_of).map(|item| item.rq.start);
-        let nearest = below.filter(|start| *start < rq.start).max();
-        let tag_of = |found: Option<&&Item>| found.map(|item| item.rq.tag);
-        let is_alike = |item: &&&Item| are_alike(rq, &item.rq);
-        Neighbours {
-            before: tag_of(others.iter().rev().filter(is_alike).find(|item| {
-                Some(item.rq.start) == nearest && item.rq.start + item.rq.len == rq.start
-            })),
-            after: tag_of(
-                others.iter().filter(is_alike).find(|item| item.rq.start == rq.start + rq.len),
-            ),
-            discard: tag_of(
-                others.iter().filter(is_alike).find(|it| Some(it.rq.tag) == self.newest_discard),
-            ),
+            op => domain_of(op),
         }
     }
 
     fn place(&self, tag: Tag) -> usize {
         self.items.iter().position(|item| item.rq.tag == tag).expect("it is queued")
-    }
-
-    pub(super) fn grown(&mut self, tag: Tag, start: u64, len: u64) {
-        let place = self.place(tag);
-        let item = &mut self.items[place];
-        if item.rq.start != start {
-            self.nr_sorted += 1;
-            item.sorted_at = self.nr_sorted;
-        }
-        (item.rq.start, item.rq.len) = (start, len);
-    }
-
-    pub(super) fn absorbed(&mut self, into: Tag, tag: Tag) {
-        let (kept, gone) = (self.place(into), self.place(tag));
-        let since_ns = self.items[gone].inserted_ns;
-        if since_ns < self.items[kept].inserted_ns && !self.has(Bug::KeepPlace) {
-            self.items[kept].inserted_ns = since_ns;
-            self.items.swap(kept, gone);
-            self.items.remove(kept);
-        } else {
-            self.items.remove(gone);
-        }
-        self.newest_discard.take_if(|newest| *newest == tag);
-    }
-
-    pub(super) fn next(&mut self) -> Option<Tag> {
-        if self.items.is_empty() {
-            return None;
-        }
-        if (self.nr_in_batch < BATCHES[self.turn] || self.has(Bug::EndlessBatch))
-            && let Some(tag) = self.take(self.turn)
-        {
-            return Some(tag);
-        }
-        self.nr_in_batch = 0;
-        for _ in 0..4 {
-            self.turn = (self.turn + 1) % 4;
-            if let Some(tag) = self.take(self.turn) {
-                return Some(tag);
-            }
-            if self.has(Bug::StopAtEmpty) {
-                return None;
-            }
-        }
-        None
     }
 
     fn take(&mut self, domain: usize) -> Option<Tag> {
@@ -241,31 +172,6 @@ impl Naive {
         self.out.push((item, false));
         self.nr_in_batch += 1;
         Some(item.rq.tag)
-    }
-
-    pub(super) fn given_up(&mut self, tag: Tag) {
-        self.out.iter_mut().filter(|out| out.0.rq.tag == tag).for_each(|out| out.1 = true);
-    }
-
-    pub(super) fn completed(&mut self, tag: Tag, now: u64, device_ns: u64) {
-        let place = self.out.iter().position(|out| out.0.rq.tag == tag).expect("it is out");
-        let (item, is_given_up) = self.out.remove(place);
-        let Some(samples) = self.samples.get_mut(Domain::of(item.rq.op) as usize) else { return };
-        if !is_given_up {
-            samples[0].latencies_ns.push(device_ns);
-            samples[1].latencies_ns.push(now - item.inserted_ns);
-            self.window_since_ns.get_or_insert(now);
-        }
-    }
-
-    /// Makes the time pass. The window ends at its end, as with a timer.
-    pub(super) fn pass(&mut self, now: u64) {
-        let Some(since_ns) = self.window_since_ns else { return };
-        let end_ns = since_ns + 100_000_000;
-        if end_ns <= now {
-            self.window_since_ns = None;
-            self.end_window(end_ns);
-        }
     }
 
     /// Returns the latency of a percentile of a domain, in quarters of its target, rounded up.
@@ -318,5 +224,118 @@ impl Naive {
                 self.depths[domain] = depth.clamp(1, self.depths_max[domain]);
             }
         }
+    }
+}
+
+impl Model for Naive {
+    type Scheduler = Kyber;
+
+    fn insert(&mut self, rq: Queued, at: Position, now: u64) {
+        let is_head = at == Position::Head && !self.has(Bug::IgnoreHead);
+        self.nr_sorted += 1;
+        let item = Item { rq, inserted_ns: now, is_head, sorted_at: self.nr_sorted };
+        self.items.push(item);
+        if rq.op == Op::Discard && !is_head {
+            self.newest_discard = Some(rq.tag);
+        }
+    }
+
+    fn neighbours(&self, rq: &Queued) -> Neighbours {
+        let mut others: Vec<&Item> = self.items.iter().filter(|item| !item.is_head).collect();
+        others.sort_by_key(|item| (item.rq.start, item.sorted_at));
+        let is_domain_of = |item: &&&Item| domain_of(item.rq.op) == domain_of(rq.op);
+        let below = others.iter().filter(is_domain_of).map(|item| item.rq.start);
+        let nearest = below.filter(|start| *start < rq.start).max();
+        let tag_of = |found: Option<&&Item>| found.map(|item| item.rq.tag);
+        let is_alike = |item: &&&Item| are_alike(rq, &item.rq);
+        Neighbours {
+            before: tag_of(others.iter().rev().filter(is_alike).find(|item| {
+                Some(item.rq.start) == nearest && item.rq.start + item.rq.len == rq.start
+            })),
+            after: tag_of(
+                others.iter().filter(is_alike).find(|item| item.rq.start == rq.start + rq.len),
+            ),
+            discard: tag_of(
+                others.iter().filter(is_alike).find(|it| Some(it.rq.tag) == self.newest_discard),
+            ),
+        }
+    }
+
+    fn grown(&mut self, tag: Tag, start: u64, len: u64) {
+        let place = self.place(tag);
+        let item = &mut self.items[place];
+        if item.rq.start != start {
+            self.nr_sorted += 1;
+            item.sorted_at = self.nr_sorted;
+        }
+        (item.rq.start, item.rq.len) = (start, len);
+    }
+
+    fn absorbed(&mut self, into: Tag, tag: Tag) {
+        let (kept, gone) = (self.place(into), self.place(tag));
+        let since_ns = self.items[gone].inserted_ns;
+        if since_ns < self.items[kept].inserted_ns && !self.has(Bug::KeepPlace) {
+            self.items[kept].inserted_ns = since_ns;
+            self.items.swap(kept, gone);
+            self.items.remove(kept);
+        } else {
+            self.items.remove(gone);
+        }
+        self.newest_discard.take_if(|newest| *newest == tag);
+    }
+
+    fn next(&mut self, _now: u64) -> Option<Tag> {
+        if self.items.is_empty() {
+            return None;
+        }
+        if (self.nr_in_batch < BATCHES[self.turn] || self.has(Bug::EndlessBatch))
+            && let Some(tag) = self.take(self.turn)
+        {
+            return Some(tag);
+        }
+        self.nr_in_batch = 0;
+        for _ in 0..4 {
+            self.turn = (self.turn + 1) % 4;
+            if let Some(tag) = self.take(self.turn) {
+                return Some(tag);
+            }
+            if self.has(Bug::StopAtEmpty) {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn completed(&mut self, tag: Tag, now: u64, device_ns: u64) {
+        let place = self.out.iter().position(|out| out.0.rq.tag == tag).expect("it is out");
+        let (item, is_given_up) = self.out.remove(place);
+        let Some(samples) = self.samples.get_mut(domain_of(item.rq.op)) else { return };
+        if !is_given_up {
+            samples[0].latencies_ns.push(device_ns);
+            samples[1].latencies_ns.push(now - item.inserted_ns);
+            self.window_since_ns.get_or_insert(now);
+        }
+    }
+
+    fn given_up(&mut self, tag: Tag) {
+        self.out.iter_mut().filter(|out| out.0.rq.tag == tag).for_each(|out| out.1 = true);
+    }
+
+    fn nr_queued(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The window ends at its end, as with a timer.
+    fn pass(&mut self, now: u64) {
+        let Some(since_ns) = self.window_since_ns else { return };
+        let end_ns = since_ns + 100_000_000;
+        if end_ns <= now {
+            self.window_since_ns = None;
+            self.end_window(end_ns);
+        }
+    }
+
+    fn agrees(&self, scheduler: &Kyber) -> bool {
+        self.depths == Domain::ALL.map(|domain| scheduler.tuning.depth(domain).into())
     }
 }

@@ -1,7 +1,8 @@
 //! A naive model of `mq-deadline`: one list, and a scan of it for each rule.
 
-use super::super::{Direction, MqDeadlineParams, class_of};
+use super::super::{Direction, MqDeadline, MqDeadlineParams, class_of};
 use crate::bio::Op;
+use crate::sched::beside::Model;
 use crate::sched::{Neighbours, Position, Queued, are_alike};
 use crate::tag::Tag;
 use alloc::vec::Vec;
@@ -27,10 +28,12 @@ pub(super) enum Bug {
     IgnoreHead,
     /// DL7: a request that absorbs another keeps its own deadline.
     KeepDeadline,
+    /// DL8: a request that was given up counts as being at the device.
+    CountGivenUp,
 }
 
 impl Bug {
-    pub(super) const ALL: [Bug; 9] = [
+    pub(super) const ALL: [Bug; 10] = [
         Bug::EndlessBatch,
         Bug::WrapAround,
         Bug::StarveWrites,
@@ -40,6 +43,7 @@ impl Bug {
         Bug::IgnoreAge,
         Bug::IgnoreHead,
         Bug::KeepDeadline,
+        Bug::CountGivenUp,
     ];
 }
 
@@ -87,109 +91,8 @@ impl Naive {
         self.bug == Some(bug)
     }
 
-    pub(super) fn nr_queued(&self) -> usize {
-        self.items.len()
-    }
-
-    pub(super) fn insert(&mut self, rq: Queued, at: Position, now: u64) {
-        let expire_ns = match rq.op {
-            Op::Read => self.params.read_expire_ns,
-            _ => self.params.write_expire_ns,
-        };
-        self.nr_sorted += 1;
-        let is_head = at == Position::Head && !self.has(Bug::IgnoreHead);
-        let sorted_at = self.nr_sorted;
-        self.items.push(Item { rq, deadline_ns: now + expire_ns, is_head, sorted_at });
-        if rq.op == Op::Discard && !is_head {
-            self.newest_discard = Some(rq.tag);
-        }
-    }
-
-    pub(super) fn neighbours(&self, rq: &Queued) -> Neighbours {
-        let mut others: Vec<&Item> = self.items.iter().filter(|item| !item.is_head).collect();
-        others.sort_by_key(|item| (item.rq.start, item.sorted_at));
-        let is_list_of = |item: &&&Item| {
-            class_of(&item.rq) == class_of(rq) && Direction::of(item.rq.op) == Direction::of(rq.op)
-        };
-        let below = others.iter().filter(is_list_of).map(|item| item.rq.start);
-        let nearest = below.filter(|start| *start < rq.start).max();
-        let tag_of = |found: Option<&&Item>| found.map(|item| item.rq.tag);
-        Neighbours {
-            before: tag_of(others.iter().rev().find(|item| {
-                are_alike(rq, &item.rq)
-                    && Some(item.rq.start) == nearest
-                    && item.rq.start + item.rq.len == rq.start
-            })),
-            after: tag_of(others.iter().find(|item| {
-                let is_after = rq.start + rq.len == item.rq.start;
-                let is_queued = self.items.iter().any(|item| item.rq.tag == rq.tag);
-                (self.params.front_merges || is_queued) && is_after && are_alike(rq, &item.rq)
-            })),
-            discard: tag_of(
-                others.iter().find(|item| {
-                    Some(item.rq.tag) == self.newest_discard && are_alike(rq, &item.rq)
-                }),
-            ),
-        }
-    }
-
     fn place(&self, tag: Tag) -> usize {
         self.items.iter().position(|item| item.rq.tag == tag).expect("it is queued")
-    }
-
-    pub(super) fn grown(&mut self, tag: Tag, start: u64, len: u64) {
-        let place = self.place(tag);
-        let item = &mut self.items[place];
-        if item.rq.start != start {
-            self.nr_sorted += 1;
-            item.sorted_at = self.nr_sorted;
-        }
-        (item.rq.start, item.rq.len) = (start, len);
-    }
-
-    pub(super) fn absorbed(&mut self, into: Tag, tag: Tag) {
-        let (kept, gone) = (self.place(into), self.place(tag));
-        if self.items[gone].deadline_ns < self.items[kept].deadline_ns
-            && !self.has(Bug::KeepDeadline)
-        {
-            self.items[kept].deadline_ns = self.items[gone].deadline_ns;
-            let since_ns = self.items[gone].rq.since_ns;
-            self.items[kept].rq.since_ns = self.items[kept].rq.since_ns.min(since_ns);
-            self.items.swap(kept, gone);
-            self.items.remove(kept);
-        } else {
-            self.items.remove(gone);
-        }
-        if self.newest_discard == Some(tag) {
-            self.newest_discard = None;
-        }
-    }
-
-    pub(super) fn next(&mut self, now: u64) -> Option<Tag> {
-        if self.items.is_empty() {
-            return None;
-        }
-        let is_inside = |class| {
-            self.items.iter().map(|item| &item.rq).chain(&self.out).any(|rq| class_of(rq) == class)
-        };
-        let inside = [0, 1, 2].map(is_inside);
-        let before_ns = now.checked_sub(self.params.prio_aging_expire_ns);
-        if let Some(before_ns) = before_ns
-            && inside.iter().filter(|is_inside| **is_inside).count() > 1
-            && !self.has(Bug::IgnoreAge)
-            && let Some(tag) = [1, 2].iter().find_map(|class| self.choose(*class, now, before_ns))
-        {
-            return Some(self.take(tag));
-        }
-        for (class, is_inside) in inside.into_iter().enumerate() {
-            if let Some(tag) = self.choose(class, now, u64::MAX) {
-                return Some(self.take(tag));
-            }
-            if is_inside && !self.has(Bug::PassClass) {
-                return None;
-            }
-        }
-        None
     }
 
     fn choose(&mut self, class: usize, now: u64, before_ns: u64) -> Option<Tag> {
@@ -244,12 +147,119 @@ impl Naive {
         self.out.push(rq);
         tag
     }
+}
 
-    pub(super) fn given_up(&mut self, tag: Tag) {
-        self.completed(tag);
+impl Model for Naive {
+    type Scheduler = MqDeadline;
+
+    fn insert(&mut self, rq: Queued, at: Position, now: u64) {
+        let expire_ns = match rq.op {
+            Op::Read => self.params.read_expire_ns,
+            _ => self.params.write_expire_ns,
+        };
+        self.nr_sorted += 1;
+        let is_head = at == Position::Head && !self.has(Bug::IgnoreHead);
+        let sorted_at = self.nr_sorted;
+        self.items.push(Item { rq, deadline_ns: now + expire_ns, is_head, sorted_at });
+        if rq.op == Op::Discard && !is_head {
+            self.newest_discard = Some(rq.tag);
+        }
     }
 
-    pub(super) fn completed(&mut self, tag: Tag) {
+    fn neighbours(&self, rq: &Queued) -> Neighbours {
+        let mut others: Vec<&Item> = self.items.iter().filter(|item| !item.is_head).collect();
+        others.sort_by_key(|item| (item.rq.start, item.sorted_at));
+        let is_list_of = |item: &&&Item| {
+            class_of(&item.rq) == class_of(rq) && Direction::of(item.rq.op) == Direction::of(rq.op)
+        };
+        let below = others.iter().filter(is_list_of).map(|item| item.rq.start);
+        let nearest = below.filter(|start| *start < rq.start).max();
+        let tag_of = |found: Option<&&Item>| found.map(|item| item.rq.tag);
+        Neighbours {
+            before: tag_of(others.iter().rev().find(|item| {
+                are_alike(rq, &item.rq)
+                    && Some(item.rq.start) == nearest
+                    && item.rq.start + item.rq.len == rq.start
+            })),
+            after: tag_of(others.iter().find(|item| {
+                let is_after = rq.start + rq.len == item.rq.start;
+                let is_queued = self.items.iter().any(|item| item.rq.tag == rq.tag);
+                (self.params.front_merges || is_queued) && is_after && are_alike(rq, &item.rq)
+            })),
+            discard: tag_of(
+                others.iter().find(|item| {
+                    Some(item.rq.tag) == self.newest_discard && are_alike(rq, &item.rq)
+                }),
+            ),
+        }
+    }
+
+    fn grown(&mut self, tag: Tag, start: u64, len: u64) {
+        let place = self.place(tag);
+        let item = &mut self.items[place];
+        if item.rq.start != start {
+            self.nr_sorted += 1;
+            item.sorted_at = self.nr_sorted;
+        }
+        (item.rq.start, item.rq.len) = (start, len);
+    }
+
+    fn absorbed(&mut self, into: Tag, tag: Tag) {
+        let (kept, gone) = (self.place(into), self.place(tag));
+        if self.items[gone].deadline_ns < self.items[kept].deadline_ns
+            && !self.has(Bug::KeepDeadline)
+        {
+            self.items[kept].deadline_ns = self.items[gone].deadline_ns;
+            let since_ns = self.items[gone].rq.since_ns;
+            self.items[kept].rq.since_ns = self.items[kept].rq.since_ns.min(since_ns);
+            self.items.swap(kept, gone);
+            self.items.remove(kept);
+        } else {
+            self.items.remove(gone);
+        }
+        if self.newest_discard == Some(tag) {
+            self.newest_discard = None;
+        }
+    }
+
+    fn next(&mut self, now: u64) -> Option<Tag> {
+        if self.items.is_empty() {
+            return None;
+        }
+        let is_inside = |class| {
+            self.items.iter().map(|item| &item.rq).chain(&self.out).any(|rq| class_of(rq) == class)
+        };
+        let inside = [0, 1, 2].map(is_inside);
+        let before_ns = now.checked_sub(self.params.prio_aging_expire_ns);
+        if let Some(before_ns) = before_ns
+            && inside.iter().filter(|is_inside| **is_inside).count() > 1
+            && !self.has(Bug::IgnoreAge)
+            && let Some(tag) = [1, 2].iter().find_map(|class| self.choose(*class, now, before_ns))
+        {
+            return Some(self.take(tag));
+        }
+        for (class, is_inside) in inside.into_iter().enumerate() {
+            if let Some(tag) = self.choose(class, now, u64::MAX) {
+                return Some(self.take(tag));
+            }
+            if is_inside && !self.has(Bug::PassClass) {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn completed(&mut self, tag: Tag, _now: u64, _device_ns: u64) {
         self.out.retain(|rq| rq.tag != tag);
+    }
+
+    fn given_up(&mut self, tag: Tag) {
+        if !self.has(Bug::CountGivenUp) {
+            self.completed(tag, 0, 0);
+        }
+    }
+
+    fn nr_queued(&self) -> usize {
+        self.items.len()
     }
 }

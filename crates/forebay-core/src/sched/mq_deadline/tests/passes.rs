@@ -1,6 +1,7 @@
 //! Requests that pass an empty scheduler.
 
 use super::*;
+use alloc::vec::Vec;
 
 /// The state that decides about later requests.
 fn state(scheduler: &MqDeadline) -> impl PartialEq + core::fmt::Debug {
@@ -34,7 +35,7 @@ fn request_that_passes_counts_as_if_it_had_been_queued() {
         let rq = Queued {
             tag,
             op: [Op::Read, Op::Write, Op::Discard][below(3) as usize],
-            origin: origin(class),
+            origin: of_class(class),
             start: below(20) * 512,
             len: 512,
             since_ns: now,
