@@ -9,6 +9,7 @@
 //! one as without a scheduler, by the same rules (`wake=`, classes, gathering). With its tag it is
 //! queued here. At most `device_depth` of the queued requests are at the device at once.
 
+mod bfq;
 mod choice;
 mod elevator;
 mod kyber;
@@ -20,6 +21,7 @@ pub(crate) use elevator::Elevator;
 
 use crate::bio::Op;
 use crate::origin::Origin;
+use crate::owner::Owners;
 use crate::tag::Tag;
 
 /// The part of a request that a scheduler keeps.
@@ -108,4 +110,8 @@ pub(crate) trait Scheduler {
 
     /// Records how many requests may be at the device, and how many tags may be in use.
     fn set_depths(&mut self, device_depth: u32, nr_requests: u32);
+
+    /// Replaces the owners, and takes over their weights. An owner may have been removed, and
+    /// another may have its number, while requests of the former are queued.
+    fn set_owners(&mut self, _owners: &Owners) {}
 }

@@ -30,6 +30,11 @@ impl SortedTags {
         self.0.remove(place);
     }
 
+    /// Returns all tags with their starts, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Tag)> {
+        self.0.iter().copied()
+    }
+
     /// Returns the first tag that starts at `start` or after it.
     pub(super) fn first_from(&self, start: u64) -> Option<Tag> {
         let place = self.0.partition_point(|entry| entry.0 < start);
