@@ -61,6 +61,10 @@ fn every_option_changes_the_simulation_or_is_refused() {
     /// A device so slow that the load takes several of the seconds after which kyber tunes.
     const SLOW_KYBER: &str =
         "filename=model:nvme?latency_ns=400000000 iodepth=16 scheduler=kyber device_depth=8";
+    /// Two owners on a disk that turns.
+    const READERS: &str = "filename=model:hdd rw=read iodepth=1 weight=50 scheduler=bfq";
+    const DEEP: &str =
+        "filename=model:hdd iodepth=16 scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
     /// Examples that replace those for bench: the option, the options that it needs to have an
     /// effect, and its value.
     const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
@@ -93,6 +97,11 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ),
         ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
+        ("slice_idle_us", READERS, "0"),
+        ("max_budget", READERS, "16"),
+        ("timeout_sync", READERS, "0"),
+        ("fifo_expire_sync", DEEP, "0"),
+        ("fifo_expire_async", DEEP, "0"),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";
