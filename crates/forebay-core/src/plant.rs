@@ -106,8 +106,8 @@ mod chosen {
         ShrinkFirst: "T6:",
         /// The scheduler hands out more requests than the device depth.
         IgnoreDeviceDepth: "Q5:",
-        /// A scheduler that waits for the next request of an owner has no deadline.
-        ForgetIdling: "Q7:",
+        /// A scheduler waits for the next request of an owner for ever.
+        EndlessIdling: "",
         /// The scheduler changes although requests wait in it.
         ChangeBusy: "Q8:",
         /// The context does not count the tags that are put once it has a scheduler.

@@ -51,7 +51,6 @@ use crate::bio::Op;
 use crate::limits::QueueLimits;
 use crate::origin::Origin;
 use crate::owner::{Owner, Owners, WEIGHT_DEFAULT};
-use crate::plant::plants;
 use crate::sched::tag_list::Links;
 use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
 use crate::scheduling::BfqParams;
@@ -386,8 +385,7 @@ impl Scheduler for Bfq {
         match &self.slice {
             Some(slice) if self.nr_queued > 0 => {
                 let is_empty = self.queue(slice.class, slice.number).nr_queued == 0;
-                let until_ns = self.awaited_until_ns(slice).filter(|_| is_empty);
-                until_ns.filter(|_| !plants!(ForgetIdling)).unwrap_or(u64::MAX)
+                self.awaited_until_ns(slice).filter(|_| is_empty).unwrap_or(u64::MAX)
             }
             _ => u64::MAX,
         }

@@ -54,6 +54,12 @@ fn simulate(lines: &str) -> Result<String, String> {
     Ok(format!("{summary:?}"))
 }
 
+/// Two owners on a disk that turns.
+const READERS: &str = "filename=model:hdd rw=read iodepth=1 weight=50 scheduler=bfq";
+/// A disk that turns, with requests that wait.
+const DEEP: &str =
+    "filename=model:hdd iodepth=16 scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
+
 #[test]
 fn every_option_changes_the_simulation_or_is_refused() {
     /// Options whose example matches the simulator's fixed behaviour.
@@ -61,10 +67,6 @@ fn every_option_changes_the_simulation_or_is_refused() {
     /// A device so slow that the load takes several of the seconds after which kyber tunes.
     const SLOW_KYBER: &str =
         "filename=model:nvme?latency_ns=400000000 iodepth=16 scheduler=kyber device_depth=8";
-    /// Two owners on a disk that turns.
-    const READERS: &str = "filename=model:hdd rw=read iodepth=1 weight=50 scheduler=bfq";
-    const DEEP: &str =
-        "filename=model:hdd iodepth=16 scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
     /// Examples that replace those for bench: the option, the options that it needs to have an
     /// effect, and its value.
     const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
