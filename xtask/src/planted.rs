@@ -15,6 +15,7 @@ mod drivers;
 mod flush;
 mod owner;
 mod runtime;
+mod sched;
 mod serve;
 mod vhost_user;
 
@@ -144,6 +145,7 @@ fn table() -> Vec<&'static Bug> {
         owner::BUGS,
         drivers::BUGS,
         runtime::BUGS,
+        sched::BUGS,
         serve::BUGS,
         vhost_user::BUGS,
         devices::BUGS,

@@ -82,7 +82,7 @@ pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNe
 pub use request::{MemoryHold, NewMemoryHold, QueuedBio, Ranges, Request};
 pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
-pub use scheduling::{KyberParams, MqDeadlineParams, SchedulerPolicy, Scheduling};
+pub use scheduling::{BfqParams, KyberParams, MqDeadlineParams, SchedulerPolicy, Scheduling};
 pub use size::parse_size;
 pub use stats::emulation::EmulationStats;
 pub use stats::histogram::Histogram;

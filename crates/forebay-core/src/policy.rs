@@ -1,7 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
 use crate::emulation::Emulation;
-use crate::scheduling::{KyberParams, MqDeadlineParams, SchedulerPolicy, Scheduling};
+use crate::scheduling::{BfqParams, KyberParams, MqDeadlineParams, SchedulerPolicy, Scheduling};
 use crate::setters::with_setters;
 use crate::tag::QUEUE_DEPTH_MAX;
 
@@ -151,6 +151,8 @@ with_setters! {
         pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
         /// The parameters of `kyber`.
         pub kyber: KyberParams = KyberParams::default(),
+        /// The parameters of `bfq`.
+        pub bfq: BfqParams = BfqParams::default(),
         /// Order of flushes on a device that executes a flush only alone.
         pub flush: FlushPolicy = FlushPolicy::default(),
         /// How long a flush waits at most for writes at the device that will need a flush
@@ -181,15 +183,15 @@ with_setters! {
 impl Policy {
     /// Returns the scheduler and its settings.
     pub fn scheduling(&self) -> Scheduling {
-        let Policy { scheduler, device_depth, mq_deadline, kyber, .. } = *self;
-        Scheduling { scheduler, device_depth, mq_deadline, kyber }
+        let Policy { scheduler, device_depth, mq_deadline, kyber, bfq, .. } = *self;
+        Scheduling { scheduler, device_depth, mq_deadline, kyber, bfq }
     }
 
     /// Sets the scheduler and its settings.
     #[must_use]
     pub fn with_scheduling(self, scheduling: Scheduling) -> Policy {
-        let Scheduling { scheduler, device_depth, mq_deadline, kyber } = scheduling;
-        Policy { scheduler, device_depth, mq_deadline, kyber, ..self }
+        let Scheduling { scheduler, device_depth, mq_deadline, kyber, bfq } = scheduling;
+        Policy { scheduler, device_depth, mq_deadline, kyber, bfq, ..self }
     }
 }
 

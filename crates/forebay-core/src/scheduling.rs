@@ -19,15 +19,19 @@ pub enum SchedulerPolicy {
     MqDeadline,
     /// `kyber`: a limit on the requests of each kind at the device, tuned by their latencies.
     Kyber,
+    /// `bfq`: one owner at a time has the device, for a share of the bytes by its weight. For
+    /// devices that turn.
+    Bfq,
 }
 
 impl SchedulerPolicy {
     /// All schedulers.
-    pub const ALL: [SchedulerPolicy; 4] = [
+    pub const ALL: [SchedulerPolicy; 5] = [
         SchedulerPolicy::Auto,
         SchedulerPolicy::None,
         SchedulerPolicy::MqDeadline,
         SchedulerPolicy::Kyber,
+        SchedulerPolicy::Bfq,
     ];
 
     /// Returns the name used in specs and reports.
@@ -37,12 +41,13 @@ impl SchedulerPolicy {
             SchedulerPolicy::None => "none",
             SchedulerPolicy::MqDeadline => "mq-deadline",
             SchedulerPolicy::Kyber => "kyber",
+            SchedulerPolicy::Bfq => "bfq",
         }
     }
 
     /// Returns whether it orders requests by the class of their priority.
     pub const fn orders_by_class(self) -> bool {
-        matches!(self, SchedulerPolicy::MqDeadline)
+        matches!(self, SchedulerPolicy::MqDeadline | SchedulerPolicy::Bfq)
     }
 
     /// Returns whether requests are not scheduled.
@@ -65,6 +70,8 @@ with_setters! {
         pub mq_deadline: MqDeadlineParams = MqDeadlineParams::default(),
         /// The parameters of `kyber`.
         pub kyber: KyberParams = KyberParams::default(),
+        /// The parameters of `bfq`.
+        pub bfq: BfqParams = BfqParams::default(),
     }
 }
 
@@ -99,5 +106,26 @@ with_setters! {
         pub read_lat_ns: u64 = 2_000_000,
         /// The target latency of writes, in nanoseconds.
         pub write_lat_ns: u64 = 10_000_000,
+    }
+}
+
+with_setters! {
+    /// The parameters of `bfq`, with the names and the defaults of Linux.
+    ///
+    /// Counterparts in Linux: the files in `/sys/block/X/queue/iosched`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BfqParams {
+        /// How long the device may wait for the next request of an owner that reads, in
+        /// nanoseconds. 0: never. Without effect on a device that does not turn.
+        pub slice_idle_ns: u64 = 8_000_000,
+        /// How much one owner may move before another has its turn, in sectors of 512 bytes. 0: as
+        /// much as the device moves in three quarters of `timeout_sync_ns`.
+        pub max_budget: u32 = 0,
+        /// How long one owner may have the device before another has its turn, in nanoseconds.
+        pub timeout_sync_ns: u64 = 125_000_000,
+        /// The time from the insertion of a read to its deadline, in nanoseconds.
+        pub fifo_expire_sync_ns: u64 = 125_000_000,
+        /// The time from the insertion of any other request to its deadline, in nanoseconds.
+        pub fifo_expire_async_ns: u64 = 250_000_000,
     }
 }

@@ -3,6 +3,7 @@
 //! They draw from random streams of their own, so a seed makes the same other choices with and
 //! without them.
 
+use crate::scenario;
 use forebay_core::{MqDeadlineParams, Policy, SchedulerPolicy, Scheduling};
 use forebay_model::Random;
 
@@ -54,8 +55,13 @@ impl Changes {
         let scheduling = Scheduling::default()
             .device_depth(random.chance(3, 4).then_some(device_depth))
             .mq_deadline(params);
-        let schedulers =
-            [SchedulerPolicy::None, SchedulerPolicy::MqDeadline, SchedulerPolicy::Kyber];
+        let scheduling = scheduling.bfq(scenario::bfq(random));
+        let schedulers = [
+            SchedulerPolicy::None,
+            SchedulerPolicy::MqDeadline,
+            SchedulerPolicy::Kyber,
+            SchedulerPolicy::Bfq,
+        ];
         Some(scheduling.scheduler(random.pick(&schedulers)))
     }
 }

@@ -26,6 +26,7 @@
 
 use crate::bio::BioFlags;
 use crate::hctx::dispatch::{Next, note_wait};
+use crate::hctx::turned::NO_DEADLINE;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::merge;
 use crate::origin::Class;
@@ -39,6 +40,17 @@ impl HardwareContext {
     #[inline]
     pub(super) fn nr_scheduled(&self) -> usize {
         self.elevator.as_ref().map_or(0, |elevator| elevator.nr_queued())
+    }
+
+    /// Returns whether the scheduler holds back all requests that could be issued, until its
+    /// deadline.
+    #[inline]
+    pub(super) fn waits_for_scheduler(&self) -> bool {
+        let next_at_ns = self.elevator.as_ref().map_or(NO_DEADLINE, |it| it.next_at_ns());
+        next_at_ns != NO_DEADLINE
+            && self.dispatch.is_empty()
+            && self.held.is_empty()
+            && !self.flush.is_pending()
     }
 
     /// Returns the request of a queued tag.

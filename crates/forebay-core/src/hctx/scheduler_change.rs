@@ -61,6 +61,9 @@ impl HardwareContext {
         assert!(is_drained || plants!(ChangeBusy), "the scheduler changes in a drained context");
         if let Some(elevator) = &mut elevator {
             elevator.begin_turn(now);
+            if let Some(owners) = self.owners() {
+                elevator.set_owners(owners);
+            }
             let given_up = self.given_up_data().filter(|_| !plants!(ForgetGivenUp));
             given_up.for_each(|(tag, op, flags)| elevator.adopt(tag, op, flags));
         }

@@ -238,7 +238,9 @@ impl Turn<'_> {
         let nr_awaited = hctx.nr_awaited();
         let work_left = work_left || !hctx.outside.is_empty() || hctx.has_owned();
         let is_drained = nr_awaited == 0 && !has_waiting;
-        Turned::new(nr_awaited, work_left, is_drained, hctx.next_at_ns(now, gates))
+        let next_at_ns = hctx.next_at_ns(now, gates);
+        let is_timed = gates.dispatch && hctx.waits_for_scheduler();
+        Turned::new(nr_awaited, work_left, is_drained, next_at_ns).timed(is_timed)
     }
 }
 

@@ -9,8 +9,8 @@ use core::num::NonZeroU64;
 // too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Turned {
-    /// [`WORK_LEFT`], [`IS_DRAINED`] and [`ALWAYS`], and above them the number of requests at the
-    /// driver.
+    /// [`WORK_LEFT`], [`IS_DRAINED`], [`IS_TIMED`] and [`ALWAYS`], and above them the number of
+    /// requests at the driver.
     state: NonZeroU64,
     /// The time at which a turn is due even if nothing happens until then ([`Turned::deadline`]).
     next_at_ns: u64,
@@ -19,6 +19,7 @@ pub struct Turned {
 const WORK_LEFT: u64 = 1;
 const IS_DRAINED: u64 = 2;
 const ALWAYS: NonZeroU64 = NonZeroU64::new(4).unwrap();
+const IS_TIMED: u64 = 8;
 const NR_SHIFT: u32 = 32;
 
 /// The time of a deadline that does not exist.
@@ -39,6 +40,15 @@ impl Turned {
         let flags = (work_left as u64 * WORK_LEFT) | (is_drained as u64 * IS_DRAINED);
         let state = ((nr_in_flight as u64) << NR_SHIFT) | flags;
         Turned { next_at_ns, ..Turned::of_state(state) }
+    }
+
+    /// Returns this state with the mark that the requests that are left wait only for the deadline,
+    /// if `is_timed`.
+    #[inline]
+    pub(super) const fn timed(self, is_timed: bool) -> Turned {
+        let Turned { state, next_at_ns } = self;
+        let mark = if is_timed { IS_TIMED } else { 0 };
+        Turned { next_at_ns, ..Turned::of_state(state.get() | mark) }
     }
 
     /// Returns all but the deadline as a number, for [`Turned::of_state`].
@@ -82,7 +92,8 @@ impl Turned {
     /// the driver was busy or a gate is closed.
     #[inline]
     pub fn is_stuck(self) -> bool {
-        let is_timed = self.is_drained() && self.next_at_ns != NO_DEADLINE;
+        let is_held_back = self.is_drained() && self.next_at_ns != NO_DEADLINE;
+        let is_timed = is_held_back || self.state() & IS_TIMED != 0;
         self.work_left() && self.nr_in_flight() == 0 && !is_timed
     }
 
@@ -126,6 +137,10 @@ mod tests {
             assert_eq!(stored, Turned::new(nr, work_left, is_drained, NO_DEADLINE));
             assert_eq!(stored.is_stuck(), work_left && nr == 0);
             assert_eq!(size_of_val(&Some(turned)), 16, "an option needs no more registers");
+            let timed = turned.timed(true);
+            assert!(!timed.is_stuck() && timed.deadline() == turned.deadline());
+            assert!(!Turned::of_state(timed.state()).is_stuck());
+            assert_eq!((timed.nr_in_flight(), turned.timed(false)), (nr, turned));
         }
     }
 }

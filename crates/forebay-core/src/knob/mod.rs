@@ -16,6 +16,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 
+const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// A setting of a [`Policy`].

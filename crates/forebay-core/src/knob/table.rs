@@ -1,6 +1,6 @@
 //! The table of a policy's settings.
 
-use super::{Knob, NS_PER_MS, Value, Values};
+use super::{Knob, NS_PER_MS, NS_PER_US, Value, Values};
 use crate::limits::QueueLimits;
 use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
 use crate::scheduling::SchedulerPolicy;
@@ -65,6 +65,19 @@ macro_rules! milliseconds {
     };
 }
 
+/// A setting that is a time in microseconds, stored in nanoseconds.
+macro_rules! microseconds {
+    ($key:literal, $($field:ident).+, $help:literal) => {
+        Knob::new(
+            $key,
+            Values::Number { min: 0, max: 1_000_000, what: US },
+            $help,
+            |policy| Value::Number(policy.$($field).+ / NS_PER_US),
+            |policy, number| policy.$($field).+ = number * NS_PER_US,
+        )
+    };
+}
+
 /// A setting that is a time in nanoseconds, up to an hour.
 macro_rules! nanoseconds {
     ($key:literal, $($field:ident).+, $help:literal) => {
@@ -112,7 +125,15 @@ fn is_kyber(policy: &Policy, _: &QueueLimits) -> bool {
     policy.scheduler == SchedulerPolicy::Kyber
 }
 
+/// The condition of the parameters of `bfq`.
+const BFQ: &str = "scheduler=bfq";
+
+fn is_bfq(policy: &Policy, _: &QueueLimits) -> bool {
+    policy.scheduler == SchedulerPolicy::Bfq
+}
+
 const MS: &str = "a number of milliseconds from 0 to 3600000";
+const US: &str = "a number of microseconds from 0 to 1000000";
 const NS: &str = "a number of nanoseconds from 0 to 3600000000000";
 
 /// The value of `kick` that emulates an earlier system.
@@ -131,7 +152,7 @@ const KICKS: [&str; 4] = [
 const RUNS: [&str; 2] = ["dedupe", "always"];
 
 /// All settings of a policy, in the order of reports.
-pub static KNOBS: [Knob; 28] = [
+pub static KNOBS: [Knob; 33] = [
     choice!("plug", plug: PlugPolicy,
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
     choice!("nomerges", nomerges: MergePolicy,
@@ -280,6 +301,38 @@ pub static KNOBS: [Knob; 28] = [
         "target latency of writes at the device, kept by limiting other I/O, ns"
     )
     .when(KYBER, is_kyber),
+    microseconds!(
+        "slice_idle_us",
+        bfq.slice_idle_ns,
+        "longest wait of a rotational disk for the next request of a reader, us; 0: none"
+    )
+    .when(BFQ, is_bfq),
+    number!(
+        "max_budget",
+        bfq.max_budget,
+        0,
+        1 << 21,
+        "most sectors of 512 bytes that an owner moves in a row; 0: as the disk is fast"
+    )
+    .when(BFQ, is_bfq),
+    milliseconds!(
+        "timeout_sync",
+        bfq.timeout_sync_ns,
+        "longest time that an owner has the device in a row, ms"
+    )
+    .when(BFQ, is_bfq),
+    milliseconds!(
+        "fifo_expire_sync",
+        bfq.fifo_expire_sync_ns,
+        "time after which a read goes first when its owner has its turn, ms"
+    )
+    .when(BFQ, is_bfq),
+    milliseconds!(
+        "fifo_expire_async",
+        bfq.fifo_expire_async_ns,
+        "time after which other I/O goes first when its owner has its turn, ms"
+    )
+    .when(BFQ, is_bfq),
     number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),
     choice!("flush", flush: FlushPolicy,
         "order of writes and a non-queued flush; tail emulates older Linux, for comparison")

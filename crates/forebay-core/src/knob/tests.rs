@@ -112,6 +112,16 @@ fn settings_apply_where_they_have_an_effect() {
     assert_eq!(applying(mq_deadline, limits), of_scheduler);
     let of_kyber = ["tag_need", "device_depth", "read_lat_nsec", "write_lat_nsec"];
     assert_eq!(applying(policy.scheduler(SchedulerPolicy::Kyber), limits), of_kyber);
+    let of_bfq = [
+        "tag_need",
+        "device_depth",
+        "slice_idle_us",
+        "max_budget",
+        "timeout_sync",
+        "fifo_expire_sync",
+        "fifo_expire_async",
+    ];
+    assert_eq!(applying(policy.scheduler(SchedulerPolicy::Bfq), limits), of_bfq);
     let always = KNOBS.iter().filter(|knob| knob.when.is_empty());
     assert!(always.clone().all(|knob| knob.applies(&policy, &limits)) && always.count() > 10);
 }

@@ -75,7 +75,7 @@ impl FairId {
 /// }
 /// assert_eq!(nr_heavy, 6);
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FairQueue {
     nodes: Vec<Node>,
     free: Vec<u32>,
@@ -103,7 +103,7 @@ impl Default for Streak {
 }
 
 /// An owner, or the own I/O of an owner with children, or the node above all owners.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Node {
     parent: u32,
     /// The owner whose I/O this node stands for.

@@ -5,9 +5,11 @@
 use crate::bio::{BioFlags, Op};
 use crate::limits::QueueLimits;
 use crate::origin::Class;
+use crate::owner::Owners;
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::request::Request;
+use crate::sched::bfq::Bfq;
 use crate::sched::kyber::Kyber;
 use crate::sched::mq_deadline::MqDeadline;
 use crate::sched::{Neighbours, Position, Queued, Scheduler};
@@ -50,6 +52,7 @@ enum Out {
 /// Each scheduler. A call is a jump by number, and no pointer is followed.
 #[derive(Debug)]
 enum Kind {
+    Bfq(Box<Bfq>),
     Kyber(Kyber),
     MqDeadline(MqDeadline),
 }
@@ -58,12 +61,14 @@ enum Kind {
 macro_rules! scheduler {
     ($elevator:expr, $name:ident($($argument:expr),*)) => {
         match &$elevator.kind {
+            Kind::Bfq(it) => it.$name($($argument),*),
             Kind::Kyber(it) => it.$name($($argument),*),
             Kind::MqDeadline(it) => it.$name($($argument),*),
         }
     };
     (mut $elevator:expr, $name:ident($($argument:expr),*)) => {
         match &mut $elevator.kind {
+            Kind::Bfq(it) => it.$name($($argument),*),
             Kind::Kyber(it) => it.$name($($argument),*),
             Kind::MqDeadline(it) => it.$name($($argument),*),
         }
@@ -81,6 +86,7 @@ impl Elevator {
     ) -> Option<Box<Elevator>> {
         let kind = match policy.scheduler {
             SchedulerPolicy::Auto | SchedulerPolicy::None => return None,
+            SchedulerPolicy::Bfq => Kind::Bfq(Box::new(Bfq::new(policy.bfq, limits, depth))),
             SchedulerPolicy::Kyber => Kind::Kyber(Kyber::new(policy.kyber, depth)),
             SchedulerPolicy::MqDeadline => {
                 Kind::MqDeadline(MqDeadline::new(policy.mq_deadline, depth))
@@ -117,6 +123,11 @@ impl Elevator {
     /// Returns how many more tags requests may have that are not reads (Q9).
     pub(crate) fn nr_limited_left(&self) -> u32 {
         self.limited_max.saturating_sub(self.nr_limited)
+    }
+
+    /// Replaces the owners, and takes over their weights.
+    pub(crate) fn set_owners(&mut self, owners: &Owners) {
+        scheduler!(mut self, set_owners(owners));
     }
 
     /// Records the time of the turn that begins. A thread that has not seen yet that the disk needs
@@ -246,8 +257,14 @@ impl Elevator {
     }
 
     /// Returns when a turn is due although nothing else happens. `u64::MAX` means never.
+    ///
+    /// A time that has passed was of no use to this turn, because the device or the driver had no
+    /// room. A completion or a delayed run brings the next turn.
     pub(crate) fn next_at_ns(&self) -> u64 {
-        scheduler!(self, next_at_ns())
+        match scheduler!(self, next_at_ns()) {
+            at_ns if at_ns > self.now && self.has_room() => at_ns,
+            _ => u64::MAX,
+        }
     }
 }
 

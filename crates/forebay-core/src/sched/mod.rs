@@ -11,6 +11,7 @@
 
 #[cfg(test)]
 mod beside;
+mod bfq;
 mod choice;
 mod elevator;
 mod kyber;
@@ -22,6 +23,7 @@ pub(crate) use elevator::Elevator;
 
 use crate::bio::Op;
 use crate::origin::{Class, Origin};
+use crate::owner::Owners;
 use crate::tag::Tag;
 
 /// The part of a request that a scheduler keeps.
@@ -122,4 +124,8 @@ pub(crate) trait Scheduler {
 
     /// Records how many requests may be at the device, and how many tags may be in use.
     fn set_depths(&mut self, device_depth: u32, nr_requests: u32);
+
+    /// Replaces the owners, and takes over their weights. An owner may have been removed, and
+    /// another may have its number, while requests of the former are queued.
+    fn set_owners(&mut self, _owners: &Owners) {}
 }

@@ -55,6 +55,11 @@ impl SortedTags {
         self.entries.remove(place);
     }
 
+    /// Returns all tags with their starts, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Tag)> {
+        self.entries.iter().copied()
+    }
+
     /// Returns the first tag that starts at `start` or after it.
     #[inline]
     pub(super) fn first_from(&self, start: u64) -> Option<Tag> {

@@ -11,3 +11,4 @@ mod plants;
 mod same_bytes;
 mod seeds;
 mod server;
+mod streams;

@@ -6,7 +6,7 @@ use forebay_core::{BadKnob, Knob, Policy, SchedulerPolicy, Scheduling};
 use std::time::Duration;
 
 /// The keys of the parameters of all schedulers.
-const PARAMETERS: [&str; 7] = [
+const PARAMETERS: [&str; 12] = [
     "fifo_batch",
     "read_expire",
     "write_expire",
@@ -14,6 +14,11 @@ const PARAMETERS: [&str; 7] = [
     "prio_aging_expire",
     "read_lat_nsec",
     "write_lat_nsec",
+    "slice_idle_us",
+    "max_budget",
+    "timeout_sync",
+    "fifo_expire_sync",
+    "fifo_expire_async",
 ];
 
 impl Disk {

@@ -54,6 +54,12 @@ fn simulate(lines: &str) -> Result<String, String> {
     Ok(format!("{summary:?}"))
 }
 
+/// Two owners on a disk that turns.
+const READERS: &str = "filename=model:hdd rw=read iodepth=1 weight=50 scheduler=bfq";
+/// A disk that turns, with requests that wait.
+const DEEP: &str =
+    "filename=model:hdd iodepth=16 scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
+
 #[test]
 fn every_option_changes_the_simulation_or_is_refused() {
     /// Options whose example matches the simulator's fixed behaviour.
@@ -94,6 +100,11 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("async_depth", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
         ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
+        ("slice_idle_us", READERS, "0"),
+        ("max_budget", READERS, "16"),
+        ("timeout_sync", READERS, "0"),
+        ("fifo_expire_sync", DEEP, "0"),
+        ("fifo_expire_async", DEEP, "0"),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";

@@ -156,6 +156,9 @@ impl HardwareContext {
     pub fn set_owners(&mut self, owners: Owners, by: WeightBy, model: CostModel) {
         assert!(!self.has_lines(), "owners need wake=fair");
         self.keep_incoming();
+        if let Some(elevator) = &mut self.elevator {
+            elevator.set_owners(&owners);
+        }
         let policy = &self.policy;
         let admission = self.admission.get_or_insert_with(|| Admission::unneeded(policy));
         match &mut admission.owned {
@@ -199,6 +202,11 @@ impl HardwareContext {
             Some(owned) if !plants!(ForgetDeadline) => owned.next_ns(),
             _ => NO_DEADLINE,
         }
+    }
+
+    /// Returns the owners of the disk, if it has or had any.
+    pub(super) fn owners(&self) -> Option<&Owners> {
+        self.owned().map(OwnedQueues::owners)
     }
 
     #[inline]

@@ -193,6 +193,11 @@ impl OwnedQueues {
         }
     }
 
+    /// Returns the owners.
+    pub(super) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
     fn note_number(&mut self, fair: FairId, number: u32) {
         if self.numbers.len() <= fair.index() {
             self.numbers.resize(fair.index() + 1, 0);

@@ -9,6 +9,9 @@ use super::*;
 /// A device so slow that the load takes several of the seconds after which kyber tunes its depths.
 const SLOW_KYBER: &str = "device=fixed:latency_ns=100000000 scheduler=kyber device_depth=4";
 
+/// A disk that turns, with requests that wait.
+const TURNING_BFQ: &str = "device=hdd scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
+
 /// The keys that are honoured, by the settings that they need to have an effect, and a value.
 const HONOURED: &[(&str, &str, &str)] = &[
     ("device", "", "hdd"),
@@ -31,6 +34,11 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("front_merges", "scheduler=mq-deadline device_depth=1", "off"),
     ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
+    ("slice_idle_us", "device=hdd scheduler=bfq", "0"),
+    ("max_budget", "device=hdd scheduler=bfq", "1"),
+    ("timeout_sync", "device=hdd scheduler=bfq", "0"),
+    ("fifo_expire_sync", TURNING_BFQ, "0"),
+    ("fifo_expire_async", TURNING_BFQ, "0"),
     ("flush", "device=sata", "tail"),
     ("elide", "device=sata", "on"),
     ("max_sectors_kb", "", "16"),
@@ -57,9 +65,17 @@ const REFUSED: &[(&str, &str)] = &[
 const JOB: &str = "[a]\nrw=rw\nbs=16k\nsize=8m\nio_size=1m\niodepth=16\niodepth_batch=4\nfsync=1\n\
                    numjobs=2\n[b]\nrw=randrw\nbs=16k\nsize=1m\niodepth=16\nprioclass=3\n";
 
+/// Two owners that read, for the keys that have an effect among owners.
+const OWNERS: &str = "[a]\nrw=read\nbs=16k\nsize=8m\nio_size=1m\nweight=50\nnumjobs=2\n";
+
 /// Returns all counts of a run with these settings.
 fn run(settings: &Settings) -> String {
-    let jobs = parse(JOB).jobs;
+    run_load(JOB, settings)
+}
+
+/// Returns all counts of a run of a load.
+fn run_load(load: &str, settings: &Settings) -> String {
+    let jobs = parse(load).jobs;
     let disk = settings.disk(Tasks::Jobs).expect("good settings");
     let run = run_jobs(&jobs, 7, &disk, None).expect("good jobs");
     format!("{:?}", run.expect("no rule is broken"))
@@ -103,8 +119,10 @@ fn every_key_of_a_spec_changes_the_run_or_is_refused() {
         if let Some((_, needs, value)) = HONOURED.iter().find(|(name, ..)| *name == key) {
             let needs = || needs.split_whitespace();
             let pair = format!("{key}={value}");
-            let with = run(&settings(needs().chain([pair.as_str()])));
-            assert!(with != run(&settings(needs())), "{pair} has no effect");
+            let among_owners = ["slice_idle_us", "max_budget", "timeout_sync"].contains(&key);
+            let load = if among_owners { OWNERS } else { JOB };
+            let with = run_load(load, &settings(needs().chain([pair.as_str()])));
+            assert!(with != run_load(load, &settings(needs())), "{pair} has no effect");
             continue;
         }
         let value = REFUSED.iter().find(|(name, _)| *name == key).map_or("1", |(_, value)| value);
