@@ -159,15 +159,8 @@ impl Run {
             let pages = |(start, len): &(u64, u64)| start / K4..(start + len) / K4;
             let pages = seen.ranges.iter().flat_map(pages).collect();
             let is_flush = seen.op == Op::Flush;
-            let (is_fua, nr_bios, issued_at) = (seen.fua, seen.nr_bios, self.log.now);
-            self.log.commands.push(Command {
-                pages,
-                is_flush,
-                is_fua,
-                nr_bios,
-                issued_at,
-                done: None,
-            });
+            let (is_fua, issued_at) = (seen.fua, self.log.now);
+            self.log.commands.push(Command { pages, is_flush, is_fua, issued_at, done: None });
         }
         for (id, result) in self.bench.ends() {
             self.log.end(id, Ended { at: self.log.now, result });

@@ -240,6 +240,25 @@ fn higher_class_goes_first_and_lower_ones_wait_for_its_end() {
 }
 
 #[test]
+fn repeats_of_a_failed_merged_request_keep_its_class() {
+    let mut bench = Bench::new(limits(), policy().device_depth(Some(2)));
+    for page in [100, 200, 10, 11] {
+        bench.read_of(Class::RealTime, page);
+    }
+    bench.read_of(Class::Idle, 50);
+    bench.complete(0, Ok(K4));
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(100, 1), (200, 1), (10, 2)]);
+    bench.complete(0, Err(BlockStatus::Medium));
+    assert_eq!(bench.requests(), [(10, 1)], "the idle class waits for the repeats (DL4)");
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(11, 1)]);
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.requests(), [(50, 1)]);
+    bench.finish();
+}
+
+#[test]
 fn completions_are_reaped_in_full_while_the_scheduler_holds_requests_back() {
     let mut bench = Bench::new(limits(), policy().device_depth(Some(2)));
     bench.read_of(Class::RealTime, 10);

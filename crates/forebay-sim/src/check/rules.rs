@@ -1,10 +1,10 @@
 //! The rules: a name and one line of text each. The report of a broken rule begins with this line.
 //!
-//! The letters: T for tags and tag waits, R for runs of a hardware context, W for waiting tasks and
-//! leaders, I for plugs, K for the driver's contract, F for flushes, A for retries, H for time
-//! limits, DL for the order of `mq-deadline`, OW for owners, P2 for durability (a violation of F2
-//! or F4 shows as one of P2). The other rules have no letter. The code that ensures a rule, in
-//! `forebay-core` or in the library's `runtime`, also documents why the rule holds.
+//! The letters: T for tags and tag waits, R for runs of a hardware context, W for
+//! waiting tasks and leaders, I for plugs, K for the driver's contract, F for flushes, A for
+//! retries, H for time limits, Q and DL for schedulers, OW for owners, P2 for durability (a
+//! violation of F2 or F4 shows as one of P2). The other rules have no letter. The code that ensures
+//! a rule, in `forebay-core` or in the library's `runtime`, also documents why the rule holds.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";

@@ -30,7 +30,6 @@ pub(super) struct Command {
     pub(super) pages: Vec<u64>,
     pub(super) is_flush: bool,
     pub(super) is_fua: bool,
-    pub(super) nr_bios: u32,
     pub(super) issued_at: u64,
     /// When it completed, and whether it succeeded.
     pub(super) done: Option<(u64, bool)>,
@@ -189,7 +188,7 @@ impl Log {
             }
             Err(BlockStatus::Medium) => {
                 let is_own = last.is_some_and(|last| last.done == Some((*at, false)));
-                let is_single = last.is_some_and(|last| last.nr_bios == 1);
+                let is_single = last.is_some_and(|last| last.pages.len() == 1);
                 (!is_own || !is_single).then_some("a failure that is not its own")
             }
             Err(BlockStatus::Io) => {

@@ -30,7 +30,6 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("read_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("write_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("writes_starved", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
-    ("prio_aging_expire", "scheduler=mq-deadline device_depth=1", "0"),
     ("front_merges", "scheduler=mq-deadline device_depth=1", "off"),
     ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
@@ -50,6 +49,7 @@ const HONOURED: &[(&str, &str, &str)] = &[
 /// Values that are not the default, of keys that are refused.
 const REFUSED: &[(&str, &str)] = &[
     ("kick", "per-request"),
+    ("prio_aging_expire", "3"),
     ("iostats", "off"),
     ("nr_bios", "7"),
     ("service", "off"),
@@ -63,7 +63,7 @@ const REFUSED: &[(&str, &str)] = &[
 
 /// A load with reads and writes that are adjacent, with flushes, and with random reads and writes.
 const JOB: &str = "[a]\nrw=rw\nbs=16k\nsize=8m\nio_size=1m\niodepth=16\niodepth_batch=4\nfsync=1\n\
-                   numjobs=2\n[b]\nrw=randrw\nbs=16k\nsize=1m\niodepth=16\nprioclass=3\n";
+                   numjobs=2\n[b]\nrw=randrw\nbs=16k\nsize=1m\niodepth=16\n";
 
 /// Two owners that read, for the keys that have an effect among owners.
 const OWNERS: &str = "[a]\nrw=read\nbs=16k\nsize=8m\nio_size=1m\nweight=50\nnumjobs=2\n";
