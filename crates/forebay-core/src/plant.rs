@@ -106,8 +106,6 @@ mod chosen {
         ShrinkFirst: "T6:",
         /// The scheduler hands out more requests than the device depth.
         IgnoreDeviceDepth: "Q5:",
-        /// A scheduler waits for the next request of an owner for ever.
-        EndlessIdling: "",
         /// The scheduler changes although requests wait in it.
         ChangeBusy: "Q8:",
         /// The context does not count the tags that are put once it has a scheduler.

@@ -2,7 +2,6 @@
 
 use super::{Bfq, Row, class_of};
 use crate::origin::Class;
-use crate::plant::plants;
 use crate::tag::Tag;
 
 /// How long a class waits for higher ones (BF8), as in Linux (`BFQ_CL_IDLE_TIMEOUT`).
@@ -38,7 +37,7 @@ impl Bfq {
             && self.nr_given_up == 0
             && has_tag;
         let until_ns = match queue.nr_out {
-            0 if !plants!(EndlessIdling) => queue.pattern.ended_ns().saturating_add(self.idle_ns),
+            0 => queue.pattern.ended_ns().saturating_add(self.idle_ns),
             _ => u64::MAX,
         };
         is_awaited.then_some(until_ns)
