@@ -3,8 +3,7 @@
 //! They draw from random streams of their own, so a seed makes the same other choices with and
 //! without them.
 
-use crate::scenario;
-use forebay_core::{MqDeadlineParams, Policy, SchedulerPolicy, Scheduling};
+use forebay_core::{BfqParams, MqDeadlineParams, Policy, SchedulerPolicy, Scheduling};
 use forebay_model::Random;
 
 /// The random stream of the draw for a seed. Streams below have other uses.
@@ -55,7 +54,7 @@ impl Changes {
         let scheduling = Scheduling::default()
             .device_depth(random.chance(3, 4).then_some(device_depth))
             .mq_deadline(params);
-        let scheduling = scheduling.bfq(scenario::bfq(random));
+        let scheduling = scheduling.bfq(bfq(random));
         let schedulers = [
             SchedulerPolicy::None,
             SchedulerPolicy::MqDeadline,
@@ -64,4 +63,15 @@ impl Changes {
         ];
         Some(scheduling.scheduler(random.pick(&schedulers)))
     }
+}
+
+/// Draws parameters of `bfq`, which depend on the times and sizes of the simulated devices.
+pub(crate) fn bfq(random: &mut Random) -> BfqParams {
+    let expire = [0, 2_000, 100_000, 500_000_000];
+    BfqParams::default()
+        .slice_idle_ns(random.pick(&[0, 2_000, 100_000, 8_000_000]))
+        .max_budget(random.pick(&[0, 1, 16, 256]))
+        .timeout_sync_ns(random.pick(&expire))
+        .fifo_expire_sync_ns(random.pick(&expire))
+        .fifo_expire_async_ns(random.pick(&expire))
 }

@@ -6,6 +6,7 @@
 pub(crate) mod owners;
 
 use crate::Options;
+use crate::changes;
 use crate::cpu_costs::CpuCosts;
 use crate::engine::Engine;
 use crate::file::FileSettings;
@@ -14,7 +15,7 @@ use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
-    BfqParams, BlockStatus, Emulation, FlushPolicy, KyberParams, MergePolicy, MqDeadlineParams, Op,
+    BlockStatus, Emulation, FlushPolicy, KyberParams, MergePolicy, MqDeadlineParams, Op,
     PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT, SchedulerPolicy, TagNeed,
     WakePolicy,
 };
@@ -251,21 +252,10 @@ fn scheduled(random: &mut Random, policy: Policy) -> Policy {
         .mq_deadline(params);
     match random.pick(&[SchedulerPolicy::MqDeadline, SchedulerPolicy::Bfq, SchedulerPolicy::Kyber])
     {
-        SchedulerPolicy::Bfq => policy.scheduler(SchedulerPolicy::Bfq).bfq(bfq(random)),
+        SchedulerPolicy::Bfq => policy.scheduler(SchedulerPolicy::Bfq).bfq(changes::bfq(random)),
         SchedulerPolicy::Kyber => with_kyber(random, policy),
         _ => policy,
     }
-}
-
-/// Draws parameters of `bfq`, which depend on the times and sizes of the simulated devices.
-pub(crate) fn bfq(random: &mut Random) -> BfqParams {
-    let expire = [0, 2_000, 100_000, 500_000_000];
-    BfqParams::default()
-        .slice_idle_ns(random.pick(&[0, 2_000, 100_000, 8_000_000]))
-        .max_budget(random.pick(&[0, 1, 16, 256]))
-        .timeout_sync_ns(random.pick(&expire))
-        .fifo_expire_sync_ns(random.pick(&expire))
-        .fifo_expire_async_ns(random.pick(&expire))
 }
 
 /// Replaces the scheduler. This draws last, so all else of a seed is as with `mq-deadline`.
