@@ -11,6 +11,7 @@ mod fua;
 mod gates;
 mod gather;
 mod hold;
+mod latency_goals;
 mod left_flush;
 mod limits;
 mod lines;
