@@ -131,6 +131,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("throttle_read_bps_burst", "throttle_read_bps=5", "7"),
     ("throttle_write_iops_burst", "throttle_write_iops=5", "7"),
     ("throttle_write_bps_burst", "throttle_write_bps=5", "7"),
+    ("throttle_latency_target_us", "", "5"),
     ("output", "", "x"),
     ("output-format", "", "json"),
     ("status-interval", "", "1"),

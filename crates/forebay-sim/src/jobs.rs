@@ -6,7 +6,7 @@ use crate::device_spec::DeviceSpec;
 use crate::job_owner::JobOwner;
 use crate::plant::Plant;
 use crate::scenario::Scenario;
-use crate::scenario::owners::{NewOwner, OwnerSettings};
+use crate::scenario::owners::{GOAL_WINDOW_NS, NewOwner, OwnerSettings};
 use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
@@ -309,7 +309,9 @@ fn owners(jobs: &[Job], policy: &Policy) -> Result<Option<OwnerSettings>, JobErr
     let has_weights = first.iter().any(|owner| owner.weight.is_some());
     let by = WeightBy::default();
     let is_any = !first.is_empty();
-    Ok(is_any.then_some(OwnerSettings { by, has_weights, first, changes: 0, none: 0 }))
+    let goal_window_ns = GOAL_WINDOW_NS;
+    let settings = OwnerSettings { by, has_weights, first, changes: 0, none: 0, goal_window_ns };
+    Ok(is_any.then_some(settings))
 }
 
 /// Creates a task for each clone of each job.

@@ -54,7 +54,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "throttle_read_bps", "throttle_write_iops", "throttle_write_bps",
         "throttle_iops_burst", "throttle_bps_burst", "throttle_read_iops_burst",
         "throttle_read_bps_burst", "throttle_write_iops_burst",
-        "throttle_write_bps_burst",
+        "throttle_write_bps_burst", "throttle_latency_target_us",
     ]),
     ("Report and run", &[
         "output", "output-format", "status-interval", "eta", "eta-newline", "section",

@@ -25,8 +25,8 @@ macro_rules! policy {
     };
 }
 
-/// A limit or the weight of the job as an owner of I/O. A test of the program compares limits with
-/// those of the block layer.
+/// A limit, the latency goal or the weight of the job as an owner of I/O. A test of the program
+/// compares limits and goal with those of the block layer.
 macro_rules! owner {
     ($name:literal, $default:literal, $accepts:literal, $help:literal) => {
         row($name, &[], $default, $help, Kind::Owner { accepts: $accepts })
@@ -437,6 +437,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "I/Os that may start at once; needs throttle_write_iops"),
     owner!("throttle_write_bps_burst", "a tenth of a second at the rate, at least 4k",
         "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_write_bps"),
+    owner!("throttle_latency_target_us", "0",
+        "a number of microseconds from 0 to 100000000; 0: no goal",
+        "latency goal of each clone: others have less I/O in flight while it is missed, us"),
     row("output", &[], "standard output", "file for the report",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "format of the report",

@@ -29,7 +29,7 @@ impl DiskOwners {
     /// Creates the owners of a disk that is new at time 0. Their numbers are 1 and above, in order.
     pub(crate) fn new(settings: OwnerSettings, checks: &mut Checks) -> DiskOwners {
         let owners = DiskOwners {
-            list: RefCell::default(),
+            list: RefCell::new(Owners::with_goal_windows(settings.goal_window_ns)),
             places: RefCell::default(),
             nr_added: Cell::new(0),
             settings,
@@ -78,6 +78,16 @@ impl DiskOwners {
         let owners = self.list.borrow().clone();
         core.set_owners(owners, self.settings.by, CostModel::default());
         checks.owners.pass_to(hctx, &self.places.borrow());
+    }
+
+    /// Returns the depth that latency goals leave an owner, or I/O without an owner.
+    #[cfg(test)]
+    pub(crate) fn depth(&self, number: u32) -> Option<u32> {
+        let list = self.list.borrow();
+        match number {
+            0 => list.depth_of_unowned(),
+            number => list.numbered(number)?.stats().depth,
+        }
     }
 
     /// Draws an owner. `None` if there is none.

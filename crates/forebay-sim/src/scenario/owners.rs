@@ -17,7 +17,12 @@ pub(crate) struct OwnerSettings {
     pub(crate) changes: u32,
     /// How often a bio has no owner; a percentage.
     pub(crate) none: u32,
+    /// The length of the windows of latency goals.
+    pub(crate) goal_window_ns: u64,
 }
+
+/// The length of the windows of latency goals in the layer.
+pub(crate) const GOAL_WINDOW_NS: u64 = 100_000_000;
 
 /// An owner that is added.
 #[derive(Clone, Debug)]
@@ -53,6 +58,7 @@ pub(crate) fn draw(random: &mut Random, scenario: &Scenario) -> Option<OwnerSett
         first,
         changes: random.pick(&[0, 1, 5, 20]),
         none: random.pick(&[0, 20, 60]),
+        goal_window_ns: 50_000,
     })
 }
 
@@ -61,8 +67,8 @@ pub(crate) fn weight(random: &mut Random) -> u32 {
     random.pick(&[1, 50, 100, 100, 400, WEIGHT_MAX])
 }
 
-/// Draws limits for a disk of this block size. They are high enough for a few hundred bios within
-/// milliseconds.
+/// Draws limits for a disk of this block size, and a latency goal. The limits are high enough for a
+/// few hundred bios within milliseconds.
 pub(crate) fn limits(random: &mut Random, block: u32) -> Limits {
     let mut limits = Limits::default();
     for rates in [&mut limits.both, &mut limits.read, &mut limits.write] {
@@ -77,5 +83,13 @@ pub(crate) fn limits(random: &mut Random, block: u32) -> Limits {
             rates.bps = Rate { per_s, burst };
         }
     }
+    limits.latency_target_us = goal(&mut random.clone());
     limits
+}
+
+/// Draws a latency goal. Its numbers are drawn from a copy, so that scenarios are otherwise the
+/// same as without goals.
+fn goal(random: &mut Random) -> u64 {
+    random.below(7);
+    random.pick(&[0, 0, 0, 1, 50, 200, 1000])
 }

@@ -74,6 +74,11 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("throttle_bps_burst", "throttle_bps=64k", "7"),
         ("throttle_read_bps_burst", "throttle_read_bps=64k", "7"),
         ("throttle_write_bps_burst", "throttle_write_bps=64k", "7"),
+        (
+            "throttle_latency_target_us",
+            "number_ios=40 filename=model:nvme?latency_ns=10000000 iodepth=16 name=b",
+            "1",
+        ),
         ("flush", "fsync=1 filename=model:sata", "tail"),
         ("nomerges", "rw=read iodepth_batch=4", "2"),
         ("plug", "rw=read iodepth_batch=4", "none"),
