@@ -12,9 +12,7 @@ use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
 use crate::wake::Wake;
-use forebay_core::{
-    BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy, WeightBy,
-};
+use forebay_core::{BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
@@ -307,10 +305,11 @@ fn owners(jobs: &[Job], policy: &Policy) -> Result<Option<OwnerSettings>, JobErr
         first.extend((0..job.numjobs).map(|_| NewOwner { parent: None, weight, limits }));
     }
     let has_weights = first.iter().any(|owner| owner.weight.is_some());
-    let by = WeightBy::default();
+    let (by, cost) = (policy.weight_by, policy.cost);
     let is_any = !first.is_empty();
     let goal_window_ns = GOAL_WINDOW_NS;
-    let settings = OwnerSettings { by, has_weights, first, changes: 0, none: 0, goal_window_ns };
+    let settings =
+        OwnerSettings { by, cost, has_weights, first, changes: 0, none: 0, goal_window_ns };
     Ok(is_any.then_some(settings))
 }
 

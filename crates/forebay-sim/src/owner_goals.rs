@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 use crate::scenario::owners::{GOAL_WINDOW_NS, NewOwner, OwnerSettings};
 use crate::scheduler::ThreadTimes;
 use crate::trace::Kind;
-use forebay_core::{BioFlags, Limits, Op, Policy, SchedulerPolicy, WeightBy};
+use forebay_core::{BioFlags, CostModel, Limits, Op, Policy, SchedulerPolicy, WeightBy};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -63,6 +63,7 @@ fn scenario(policy: Policy, device: &DeviceSpec, goal_us: u64, nr_owners: usize)
         faults: Vec::new(),
         owners: Some(OwnerSettings {
             by: WeightBy::Cost,
+            cost: CostModel::default(),
             has_weights: false,
             first,
             changes: 0,

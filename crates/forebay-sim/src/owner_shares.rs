@@ -75,6 +75,7 @@ fn scenario(owners: &[Reads], policy: Policy, latency_ns: u64) -> Scenario {
         faults: Vec::new(),
         owners: Some(OwnerSettings {
             by,
+            cost: CostModel::default(),
             has_weights: true,
             first,
             changes: 0,

@@ -193,6 +193,34 @@ fn weights_hold_among_owners_below_one_limit() {
 }
 
 #[test]
+fn measure_of_weights_may_change_while_io_waits() {
+    let free = Limits::default();
+    let mut owned = Owned::new(policy().nr_requests(Some(1)), &[(100, free), (100, free)]);
+    // Reads of 4 pages beside single pages.
+    for nth in 0..40 {
+        owned.queue(1, Op::Read, NONE, (10 * nth, 4), nth);
+        owned.queue(2, Op::Read, NONE, (500 + 2 * nth, 1), 100 + nth);
+    }
+    owned.bench.turn();
+    let nr_of = |owned: &mut Owned, nr: usize| {
+        let mut order = Vec::new();
+        for _ in 0..nr {
+            owned.bench.toy.complete_oldest();
+            owned.bench.turn();
+            order.extend(owned.bench.first_pages());
+        }
+        order.iter().filter(|page| **page < 500).count()
+    };
+    let by_bytes = nr_of(&mut owned, 20);
+    assert!((3..=5).contains(&by_bytes), "{by_bytes} of 20");
+    let model = CostModel::default();
+    owned.bench.queue.hctx.set_owners(owned.owners.clone(), WeightBy::Ios, model);
+    let by_ios = nr_of(&mut owned, 20);
+    assert!((9..=11).contains(&by_ios), "{by_ios} of 20");
+    owned.bench.finish();
+}
+
+#[test]
 fn limit_whose_time_has_passed_is_no_deadline_while_no_tag_is_free() {
     let mut owned = Owned::new(policy().nr_requests(Some(1)), &[(100, iops(10))]);
     owned.reads(1, 0..2);

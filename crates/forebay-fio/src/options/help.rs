@@ -46,7 +46,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "plug", "nomerges", "kick", "queue_depth", "nr_requests", "wake", "tag_need", "tag_set",
         "reserved_tags", "async_depth", "nr_hw_queues", "run_queue", "scheduler", "device_depth",
         "fifo_batch", "read_expire", "write_expire", "writes_starved", "front_merges",
-        "prio_aging_expire", "read_lat_nsec", "write_lat_nsec", "max_sectors_kb", "flush",
+        "prio_aging_expire", "read_lat_nsec", "write_lat_nsec", "weight_by", "cost_read_io_ns",
+        "cost_read_byte_ps", "cost_write_io_ns", "cost_write_byte_ps", "max_sectors_kb", "flush",
         "flush_pending_ms", "io_timeout_ms", "io_timeout_grace_ms", "elide", "exclusive", "iostats",
     ]),
     ("Limits and weight of each clone, in the block layer (forebay help policies)", &[

@@ -8,7 +8,7 @@ use crate::scenario::owners::{NewOwner, OWNERS_MAX, OwnerSettings, limits, weigh
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::wait::run_turn;
-use forebay_core::{CostModel, HardwareContext, Owner, OwnerId, Owners};
+use forebay_core::{HardwareContext, Owner, OwnerId, Owners};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -76,7 +76,7 @@ impl DiskOwners {
     /// Passes the owners to a context.
     pub(crate) fn pass_to(&self, core: &mut HardwareContext, hctx: usize, checks: &mut Checks) {
         let owners = self.list.borrow().clone();
-        core.set_owners(owners, self.settings.by, CostModel::default());
+        core.set_owners(owners, self.settings.by, self.settings.cost);
         checks.owners.pass_to(hctx, &self.places.borrow());
     }
 

@@ -1,7 +1,7 @@
 //! The owners of a scenario, with limits and weights.
 
 use super::Scenario;
-use forebay_core::{Emulation, Limits, Rate, WEIGHT_MAX, WakePolicy, WeightBy};
+use forebay_core::{CostModel, Emulation, Limits, Rate, WEIGHT_MAX, WakePolicy, WeightBy};
 use forebay_model::Random;
 
 /// The owners of the disk of a scenario, and how they change.
@@ -9,6 +9,8 @@ use forebay_model::Random;
 pub(crate) struct OwnerSettings {
     /// The measure in which weights divide the device.
     pub(crate) by: WeightBy,
+    /// The cost of I/O, if that is the measure.
+    pub(crate) cost: CostModel,
     /// Owners have weights. Those of several contexts have none.
     pub(crate) has_weights: bool,
     /// The first owners.
@@ -54,6 +56,7 @@ pub(crate) fn draw(random: &mut Random, scenario: &Scenario) -> Option<OwnerSett
     let first = first.collect();
     Some(OwnerSettings {
         by: random.pick(&WeightBy::ALL),
+        cost: CostModel::default(),
         has_weights,
         first,
         changes: random.pick(&[0, 1, 5, 20]),

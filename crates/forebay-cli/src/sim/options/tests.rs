@@ -54,6 +54,13 @@ fn simulate(lines: &str) -> Result<String, String> {
     Ok(format!("{summary:?}"))
 }
 
+/// Clones with a weight that wait for one tag, whose I/Os have several sizes.
+const WEIGHTS: &str = "queue_depth=1 weight=50 bsrange=4k-16k";
+
+/// Two clones beside a third, on a device so slow that the load takes several windows of a goal.
+const SLOW_PEERS: &str = "filename=model:nvme?latency_ns=100000000 queue_depth=4 [b] size=128k \
+                          rw=randrw filename=model:nvme?latency_ns=100000000 queue_depth=4";
+
 #[test]
 fn every_option_changes_the_simulation_or_is_refused() {
     /// Options whose example matches the simulator's fixed behaviour.
@@ -74,11 +81,7 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("throttle_bps_burst", "throttle_bps=64k", "7"),
         ("throttle_read_bps_burst", "throttle_read_bps=64k", "7"),
         ("throttle_write_bps_burst", "throttle_write_bps=64k", "7"),
-        (
-            "throttle_latency_target_us",
-            "number_ios=40 filename=model:nvme?latency_ns=10000000 iodepth=16 name=b",
-            "1",
-        ),
+        ("throttle_latency_target_us", SLOW_PEERS, "1"),
         ("flush", "fsync=1 filename=model:sata", "tail"),
         ("nomerges", "rw=read iodepth_batch=4", "2"),
         ("plug", "rw=read iodepth_batch=4", "none"),
@@ -99,6 +102,11 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
+        ("weight_by", WEIGHTS, "ios"),
+        ("cost_read_io_ns", WEIGHTS, "1000000"),
+        ("cost_read_byte_ps", WEIGHTS, "1000000"),
+        ("cost_write_io_ns", WEIGHTS, "1000000"),
+        ("cost_write_byte_ps", WEIGHTS, "1000000"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";
     let mut runs = HashMap::new();

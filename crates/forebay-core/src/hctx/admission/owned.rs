@@ -142,6 +142,9 @@ impl OwnedQueues {
     /// Replaces the owners, and takes over their weights. Requests of an owner that was removed go
     /// on without one. Limits that hold requests back are tried again.
     pub(super) fn set_owners(&mut self, owners: Owners, by: WeightBy, model: CostModel) {
+        if (self.by, self.model) != (by, model) {
+            self.fair.restart();
+        }
         (self.by, self.model) = (by, model);
         let nr = owners.iter().map(|owner| owner.id().number() as usize + 1).max().unwrap_or(1);
         if self.queues.len() < nr {
@@ -320,7 +323,8 @@ impl OwnedQueues {
             if !queue.requests.is_empty() {
                 self.fair.enqueue(fair);
             }
-            self.fair.charge(fair, self.model.cost(self.by, op, nr_bios, len));
+            // An I/O without a cost would go before all others.
+            self.fair.charge(fair, self.model.cost(self.by, op, nr_bios, len).max(1));
             self.nr_waiting -= 1;
             return Some(Released { rq: waiting.rq, cause });
         }

@@ -29,6 +29,11 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("front_merges", "scheduler=mq-deadline device_depth=1", "off"),
     ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
+    ("weight_by", "queue_depth=1", "ios"),
+    ("cost_read_io_ns", "queue_depth=1", "1000000"),
+    ("cost_read_byte_ps", "queue_depth=1", "1000000"),
+    ("cost_write_io_ns", "queue_depth=1", "1000000"),
+    ("cost_write_byte_ps", "queue_depth=1", "1000000"),
     ("flush", "device=sata", "tail"),
     ("elide", "device=sata", "on"),
     ("max_sectors_kb", "", "16"),
@@ -57,9 +62,17 @@ const REFUSED: &[(&str, &str)] = &[
 const JOB: &str = "[a]\nrw=rw\nbs=16k\nsize=8m\nio_size=1m\niodepth=16\niodepth_batch=4\nfsync=1\n\
                    numjobs=2\n[b]\nrw=randrw\nbs=16k\nsize=1m\niodepth=16\n";
 
+/// A load of owners with weights, of reads and writes of several sizes.
+const WEIGHTED_JOB: &str = "[a]\nrw=randrw\nbsrange=4k-16k\nsize=1m\niodepth=16\nweight=50\n[b]\n\
+                            rw=randrw\nbs=4k\nsize=1m\niodepth=16\nweight=200\n";
+
 /// Returns all counts of a run with these settings.
 fn run(settings: &Settings) -> String {
-    let jobs = parse(JOB).jobs;
+    run_job(JOB, settings)
+}
+
+fn run_job(job: &str, settings: &Settings) -> String {
+    let jobs = parse(job).jobs;
     let disk = settings.disk(Tasks::Jobs).expect("good settings");
     let run = run_jobs(&jobs, 7, &disk, None).expect("good jobs");
     format!("{:?}", run.expect("no rule is broken"))
@@ -103,8 +116,10 @@ fn every_key_of_a_spec_changes_the_run_or_is_refused() {
         if let Some((_, needs, value)) = HONOURED.iter().find(|(name, ..)| *name == key) {
             let needs = || needs.split_whitespace();
             let pair = format!("{key}={value}");
-            let with = run(&settings(needs().chain([pair.as_str()])));
-            assert!(with != run(&settings(needs())), "{pair} has no effect");
+            let is_of_weights = key == "weight_by" || key.starts_with("cost_");
+            let job = if is_of_weights { WEIGHTED_JOB } else { JOB };
+            let with = run_job(job, &settings(needs().chain([pair.as_str()])));
+            assert!(with != run_job(job, &settings(needs())), "{pair} has no effect");
             continue;
         }
         let value = REFUSED.iter().find(|(name, _)| *name == key).map_or("1", |(_, value)| value);
