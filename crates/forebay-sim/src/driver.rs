@@ -433,6 +433,8 @@ impl Port<'_> {
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces, is_refused));
         let verdict = checks.owners.issue(&row.pieces, &checks.bios, *now);
         checks.expect(verdict);
+        let verdict = checks.owner_depths.issue(&row.pieces, &checks.bios, is_refused);
+        checks.expect(verdict);
         for piece in &row.pieces {
             checks.order.issue(state.hctx, piece.slot, &checks.bios);
         }
@@ -644,6 +646,7 @@ impl Port<'_> {
             // The core ignores such a completion.
             return;
         }
+        checks.owner_depths.complete(&row.pieces);
         state.nr_overdue -= usize::from(row.overdue_ns.is_some());
         state.nr_given_up -= usize::from(row.is_given_up);
         checks.progress_at = checks.trace.step;

@@ -64,6 +64,7 @@ impl DiskOwners {
         }
         let parent = parent.and_then(|id| places[id.number() as usize]);
         let place = checks.owners.add(parent);
+        checks.owner_depths.add(&owner, parent);
         places[number] = Some(place);
         if let Some(weight) = new.weight {
             owner.set_weight(weight);
@@ -77,7 +78,9 @@ impl DiskOwners {
     pub(crate) fn pass_to(&self, core: &mut HardwareContext, hctx: usize, checks: &mut Checks) {
         let owners = self.list.borrow().clone();
         core.set_owners(owners, self.settings.by, self.settings.cost);
-        checks.owners.pass_to(hctx, &self.places.borrow());
+        let places = self.places.borrow();
+        checks.owners.pass_to(hctx, &places);
+        checks.owner_depths.pass_to(hctx, &places, &self.list.borrow());
     }
 
     /// Returns the depth that latency goals leave an owner, or I/O without an owner.
@@ -127,6 +130,7 @@ impl DiskOwners {
                 // An owner with children stays.
                 self.list.borrow_mut().remove(owner.id()).ok()?;
                 checks.owners.remove(place(number));
+                checks.owner_depths.remove(place(number));
                 self.places.borrow_mut()[number as usize] = None;
                 Some(number)
             }

@@ -277,7 +277,7 @@ impl OwnedQueues {
             };
             let number = self.numbers[fair.index()];
             let queue = &mut self.queues[number as usize];
-            if has_goals && !self.outstanding.may_leave(queue.node, now) {
+            if has_goals && !self.outstanding.may_leave(queue.node, now) && !plants!(PassDepth) {
                 queue.held = Held::Depth;
                 queue.nr_held_back = queue.requests.len();
                 self.held_by_depth.push(number);
