@@ -61,21 +61,24 @@ fn io_that_ends_beside_a_window_counts_once() {
 }
 
 /// Two windows that end in two threads, one after the other: the second one continues the first.
+/// Both miss the goal, or some I/O of the second one counts in the first, and leaves it too few.
 #[test]
 fn second_window_continues_the_first() {
     explore(|| {
         let group = group(5);
         let other = Arc::clone(&group);
-        let second = thread::spawn(move || other.0.end_windows(2, FULL, other.1.iter()));
-        if !group.0.is_over(2) {
-            // The window has ended, or just ends.
-            (0..5).for_each(|_| group.1[0].note(5000));
-            group.0.end_windows(3, FULL, group.1.iter());
-            second.join().unwrap();
-            group.0.end_windows(3, FULL, group.1.iter());
-            assert_eq!((group.1[1].depth(), group.1[0].nr_missed()), (Some(16), 2));
-        } else {
-            second.join().unwrap();
+        let end = |group: &(Peers, [OwnerGoal; 2]), now| {
+            group.0.end_windows(now, FULL, group.1.iter());
+        };
+        let second = thread::spawn(move || end(&other, 2));
+        end(&group, 2);
+        (0..5).for_each(|_| group.1[0].note(5000));
+        end(&group, 3);
+        second.join().unwrap();
+        end(&group, 3);
+        match (group.1[0].nr_missed(), group.1[1].depth()) {
+            (2, Some(16)) | (1, Some(32 | 36)) => {}
+            wrong => panic!("missed windows, and the depth: {wrong:?}"),
         }
     });
 }
