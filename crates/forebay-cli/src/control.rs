@@ -34,7 +34,8 @@ pub(crate) struct ControlArgs {
     /// Name of an export [default: all]
     #[arg(value_name = "EXPORT")]
     export: Option<String>,
-    /// Limits to set: iops, bps, read_iops, read_bps, write_iops, write_bps, and each with _burst
+    /// Limits to set: iops, bps, read_iops, read_bps, write_iops, write_bps, each with _burst; and
+    /// latency_target_us
     #[arg(value_name = "KEY=VALUE")]
     limits: Vec<String>,
     /// Print the reply of the server as it is
@@ -126,6 +127,12 @@ fn text(export: &Value) -> String {
             stat("limit_waits"),
         );
     }
+    if stat("missed_windows") > 0 {
+        let _ = writeln!(text, "  goal    missed in {} windows", stat("missed_windows"));
+    }
+    if stat("depth") > 0 {
+        let _ = writeln!(text, "  depth   {} for the goals of others", stat("depth"));
+    }
     text
 }
 
@@ -167,7 +174,13 @@ mod tests {
         let expected = "export \"a\"\n  limits  iops=5 bps=100\n  I/O     7 since the first limit, \
                         4096 bytes; 2 waited for a limit, 4 ms on average\n";
         assert_eq!(text(&export), expected);
-        let idle = json!({"export": "", "limits": {}, "stats": {"ios": 0}});
+        let goals = json!({
+            "export": "", "limits": {}, "stats": {"ios": 0, "missed_windows": 3, "depth": 16},
+        });
+        let expected = "export \"\"\n  limits  none\n  goal    missed in 3 windows\n  depth   16 \
+                        for the goals of others\n";
+        assert_eq!(text(&goals), expected);
+        let idle = json!({"export": "", "limits": {}, "stats": {"ios": 0, "depth": null}});
         assert_eq!(text(&idle), "export \"\"\n  limits  none\n");
     }
 }

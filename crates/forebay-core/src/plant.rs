@@ -125,6 +125,12 @@ mod chosen {
         HoldFreeze: "OW3:",
         /// Requests leave the queues of their owners while the disk is frozen.
         LeaveFrozen: "R5:",
+        /// A request leaves although the depth of its owner is used up.
+        PassDepth: "OW7:",
+        /// Requests that a depth holds back are not tried again when others end.
+        ForgetFreed: "OW6:",
+        /// Requests that end still count among the outstanding ones of their owner.
+        KeepOutstanding: "OW6:",
         /// Requests that a limit holds back have no deadline.
         ForgetDeadline: "OW6:",
         /// The wake policy counts freed tags twice.

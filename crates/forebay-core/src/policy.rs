@@ -1,6 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
 use crate::emulation::Emulation;
+use crate::owner::{CostModel, WeightBy};
 use crate::scheduling::{BfqParams, KyberParams, MqDeadlineParams, SchedulerPolicy, Scheduling};
 use crate::setters::with_setters;
 use crate::tag::QUEUE_DEPTH_MAX;
@@ -153,6 +154,10 @@ with_setters! {
         pub kyber: KyberParams = KyberParams::default(),
         /// The parameters of `bfq`.
         pub bfq: BfqParams = BfqParams::default(),
+        /// The measure in which the weights of owners divide the device.
+        pub weight_by: WeightBy = WeightBy::Cost,
+        /// The cost of I/O, if that is the measure.
+        pub cost: CostModel = CostModel::default(),
         /// Order of flushes on a device that executes a flush only alone.
         pub flush: FlushPolicy = FlushPolicy::default(),
         /// How long a flush waits at most for writes at the device that will need a flush

@@ -10,12 +10,13 @@
 //! that fails or hangs never reaches it, one that comes back short reaches it with less, and a
 //! delay begins when the device is done. Only a command that hangs can be cancelled.
 
+mod offer;
 mod overdue;
 
 use crate::check::bios::Unit;
-use crate::check::cover::{self, Piece};
+use crate::check::cover::Piece;
 use crate::check::rules;
-use crate::check::{Checks, broken, limits};
+use crate::check::{Checks, broken};
 use crate::device::Device;
 use crate::file::SwarmFile;
 use crate::heap::{Event, EventHeap};
@@ -376,36 +377,6 @@ pub(crate) struct Port<'a> {
 }
 
 impl Port<'_> {
-    fn check(&mut self, rq: &IssuedRequest<'_>) -> bool {
-        let Port { state, checks, .. } = self;
-        let tag = rq.tag.index();
-        checks.expect(checks.gates.check_issue(state.hctx));
-        checks.expect(limits::check(&checks.limits, rq));
-        if state.live.contains(tag) {
-            let what = format!("tag {tag} was issued and not reaped");
-            checks.expect(broken(rules::K1, what));
-            return false;
-        }
-        let block_size = checks.limits.logical_block_size.into();
-        let covered = cover::pieces(rq, &checks.bios, block_size, &mut state.rows[tag].pieces);
-        checks.expect(covered);
-        let is_one = |tag: &usize| state.rows[*tag].command.op != Op::Flush;
-        let nr_live = || state.live.iter().filter(is_one).count() as u32;
-        let pieces = &state.rows[tag].pieces;
-        let flags = pieces.first().map(|first| checks.bios.row(first.slot).flags);
-        let is_limited = checks.depths.limits(rq.op, flags);
-        let nr_limited = || state.live.iter().filter(|tag| state.rows[*tag].is_limited).count();
-        let has_room = checks.depths.check(rq.op, is_limited, nr_live, nr_limited);
-        checks.expect(has_room);
-        let Checks { classes, gathers, limits, bios, .. } = &mut **checks;
-        let in_order = classes.check(pieces, bios, self.now);
-        let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
-        checks.expect(in_order);
-        checks.expect(gathered);
-        state.rows[tag].is_limited = is_limited;
-        checks.broken.is_none()
-    }
-
     /// Returns the fault that a rule injects into a request. A transfer is cut to whole blocks.
     fn fault(&mut self, rq: &IssuedRequest<'_>) -> Option<FaultEffect> {
         let block_size = u64::from(self.checks.limits.logical_block_size);
@@ -438,6 +409,8 @@ impl Port<'_> {
         row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces, is_refused));
         let verdict = checks.owners.issue(&row.pieces, &checks.bios, *now);
+        checks.expect(verdict);
+        let verdict = checks.owner_depths.issue(&row.pieces, &checks.bios, is_refused);
         checks.expect(verdict);
         for piece in &row.pieces {
             checks.order.issue(state.hctx, piece.slot, &checks.bios);
@@ -650,6 +623,7 @@ impl Port<'_> {
             // The core ignores such a completion.
             return;
         }
+        checks.owner_depths.complete(&row.pieces);
         state.nr_overdue -= usize::from(row.overdue_ns.is_some());
         state.nr_given_up -= usize::from(row.is_given_up);
         checks.progress_at = checks.trace.step;

@@ -6,15 +6,13 @@ use crate::device_spec::DeviceSpec;
 use crate::job_owner::JobOwner;
 use crate::plant::Plant;
 use crate::scenario::Scenario;
-use crate::scenario::owners::{NewOwner, OwnerSettings};
+use crate::scenario::owners::{GOAL_WINDOW_NS, NewOwner, OwnerSettings};
 use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
 use crate::wake::Wake;
-use forebay_core::{
-    BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy, WeightBy,
-};
+use forebay_core::{BlockStatus, Knob, LimitsError, Policy, QueueLimits, SchedulerPolicy};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
@@ -307,9 +305,12 @@ fn owners(jobs: &[Job], policy: &Policy) -> Result<Option<OwnerSettings>, JobErr
         first.extend((0..job.numjobs).map(|_| NewOwner { parent: None, weight, limits }));
     }
     let has_weights = first.iter().any(|owner| owner.weight.is_some());
-    let by = WeightBy::default();
+    let (by, cost) = (policy.weight_by, policy.cost);
     let is_any = !first.is_empty();
-    Ok(is_any.then_some(OwnerSettings { by, has_weights, first, changes: 0, none: 0 }))
+    let goal_window_ns = GOAL_WINDOW_NS;
+    let settings =
+        OwnerSettings { by, cost, has_weights, first, changes: 0, none: 0, goal_window_ns };
+    Ok(is_any.then_some(settings))
 }
 
 /// Creates a task for each clone of each job.

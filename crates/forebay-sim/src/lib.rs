@@ -61,6 +61,8 @@ mod live_tags;
 pub mod nbd;
 mod own_call;
 #[cfg(test)]
+mod owner_goals;
+#[cfg(test)]
 mod owner_shares;
 mod plant;
 mod runtime;

@@ -5,7 +5,7 @@ use crate::cpu_costs::CpuCosts;
 use crate::engine::Engine;
 use crate::runtime::thread::{Io, Thread};
 use crate::scenario::Scenario;
-use crate::scenario::owners::{NewOwner, OwnerSettings};
+use crate::scenario::owners::{GOAL_WINDOW_NS, NewOwner, OwnerSettings};
 use crate::scheduler::ThreadTimes;
 use crate::trace::Kind;
 use forebay_core::{
@@ -73,7 +73,15 @@ fn scenario(owners: &[Reads], policy: Policy, latency_ns: u64) -> Scenario {
         bound: u64::MAX,
         file: None,
         faults: Vec::new(),
-        owners: Some(OwnerSettings { by, has_weights: true, first, changes: 0, none: 0 }),
+        owners: Some(OwnerSettings {
+            by,
+            cost: CostModel::default(),
+            has_weights: true,
+            first,
+            changes: 0,
+            none: 0,
+            goal_window_ns: GOAL_WINDOW_NS,
+        }),
     }
 }
 

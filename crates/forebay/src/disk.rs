@@ -30,7 +30,8 @@ use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind,
+    Bio, BioFlags, BlockStatus, CostModel, Gate, LateRequest, Op, Policy, QueueLimits,
+    SubmitErrorKind, WeightBy,
 };
 use std::io;
 use std::sync::Arc;
@@ -392,6 +393,25 @@ impl Disk {
     pub fn owners(&self) -> Vec<Owner> {
         let owners = self.shared.all_owners().into_iter();
         owners.map(|owner| Owner::new(Arc::clone(&self.shared), owner)).collect()
+    }
+
+    /// Sets the measure in which weights of owners divide the disk, while it is in use. Until then
+    /// it is that of the keys `weight_by`, `cost_read_io_ns` and so on, and [`Disk::info`] still
+    /// returns these. Earlier I/O of an owner does not count any more. The cost applies with
+    /// [`WeightBy::Cost`](crate::WeightBy::Cost) only.
+    ///
+    /// Counterpart in Linux: `io.cost.model`, for cgroups.
+    ///
+    /// ```
+    /// use forebay::{CostModel, Disk, WeightBy};
+    ///
+    /// let disk = Disk::open("ram:1M?nr_hw_queues=1&weight_by=ios")?;
+    /// // A device of 50,000 reads and 10,000 writes per second, at 2 GB/s and 500 MB/s.
+    /// disk.set_weight_by(WeightBy::Cost, CostModel::new(20_000, 500, 100_000, 2000));
+    /// # Ok::<(), forebay::OpenError>(())
+    /// ```
+    pub fn set_weight_by(&self, by: WeightBy, cost: CostModel) {
+        self.shared.set_weight_measure(by, cost);
     }
 
     /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has

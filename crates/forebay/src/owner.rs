@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Its [limits](Owner::set_limits) bound how much I/O it starts per second, and its
 /// [weight](Owner::set_weight) is its share while several owners wait for the device. An owner may
 /// have [children](Owner::child): their I/O counts against its limits too, and they divide its
-/// share among themselves.
+/// share among themselves. A [latency goal](Limits::latency_target_us) limits the I/O that its
+/// siblings have in flight.
 ///
 /// I/O that a limit holds back waits in the layer. It has no tag, I/O of other owners overtakes it,
 /// and [`freeze`](crate::Disk::freeze) does not wait for it. I/O with [`nowait`](Io::nowait) ends
@@ -26,7 +27,8 @@ use std::sync::Arc;
 /// A handle keeps the disk open. All handles of an owner are equal, and may be used by any thread.
 /// The owner exists until [`remove`](Owner::remove), or until the disk is closed.
 ///
-/// Counterpart in Linux: a cgroup, with `io.max` for limits and `io.weight` for weights.
+/// Counterpart in Linux: a cgroup, with `io.max` for limits, `io.weight` for weights and
+/// `io.latency` for latency goals.
 ///
 /// ```
 /// use forebay::{Disk, Limits, Rate};
@@ -86,6 +88,12 @@ impl Owner {
     /// In any time `t` an owner starts at most `burst + rate * t`, plus its largest I/O: I/O starts
     /// when the bucket is not negative, and the bucket keeps the debt. I/Os that merged in a plug
     /// start together, and count each.
+    ///
+    /// A latency goal bounds no I/O of this owner. While at least one in ten of its I/Os takes
+    /// longer than the goal, its siblings without a goal, or with a looser one, may have fewer I/Os
+    /// in flight: half as many after each window of 100 ms, and at least one. So may I/O without an
+    /// owner, if this owner has no parent. Later windows give the depth back. The numbers hold in
+    /// each hardware context.
     ///
     /// # Errors
     /// [`OwnerError::Limit`] if a burst has no rate. Nothing is changed then.

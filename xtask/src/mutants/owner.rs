@@ -1,15 +1,17 @@
-//! Memory orderings of the limits of owners, one entry for each. All accesses to the level of a
-//! bucket are relaxed.
+//! Memory orderings of the limits and latency goals of owners, one entry for each. All accesses to
+//! the level of a bucket are relaxed.
 
 use super::table::mutant;
 use super::{Mutant, Unseen};
 
 const SETTING: &str = "owner/bucket/setting.rs";
 const TREE: &str = "owner/tree.rs";
+const PEERS: &str = "owner/peers.rs";
 
 /// Models.
 const ONE_CHANGE: &str = "owner::bucket::models::reader_gets_the_numbers_of_one_change";
 const NO_CHANGE_LOST: &str = "owner::bucket::models::no_change_is_lost_unless_it_is_refused";
+const NEXT_WINDOW: &str = "owner::peers::models::second_window_continues_the_first";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
@@ -37,6 +39,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "self.changes.store(before.wrapping_add(2), Ordering::Release);",
         "self.changes.store(before.wrapping_add(2), Ordering::Relaxed);",
         ONE_CHANGE,
+    ),
+    mutant(
+        PEERS,
+        "let order = (Ordering::Acquire, Ordering::Relaxed);",
+        "let order = (Ordering::Relaxed, Ordering::Relaxed);",
+        NEXT_WINDOW,
+    ),
+    mutant(
+        PEERS,
+        "self.is_ending.store(0, Ordering::Release);",
+        "self.is_ending.store(0, Ordering::Relaxed);",
+        NEXT_WINDOW,
     ),
 ];
 

@@ -7,6 +7,9 @@ const SETTING: &str = "crates/forebay-core/src/owner/bucket/setting.rs";
 
 const TREE: &str = "crates/forebay-core/src/owner/tree.rs";
 const FAIR: &str = "crates/forebay-core/src/owner/fair.rs";
+const GOAL: &str = "crates/forebay-core/src/owner/latency_goal.rs";
+const PEERS: &str = "crates/forebay-core/src/owner/peers.rs";
+const OUTSTANDING: &str = "crates/forebay-core/src/hctx/admission/outstanding.rs";
 const HEAP: &str = "crates/forebay-core/src/owner/fair/heap.rs";
 
 const fn unit(name: &'static str) -> Test {
@@ -154,6 +157,53 @@ pub(super) const BUGS: &[Bug] = &[
             to: "",
         }],
         test: unit("owner::fair::tests::removal_anywhere_keeps_the_order"),
+        says: "",
+    },
+    Bug {
+        name: "goal-of-itself",
+        what: "an owner that misses its goal limits owners with the same goal, and itself",
+        edits: &[Edit {
+            file: GOAL,
+            from: "if self.missed_ns < target_ns {",
+            to: "if self.missed_ns <= target_ns {",
+        }],
+        test: unit("owner::latency_goal::tests::random_histories_agree_with_the_model"),
+        says: "",
+    },
+    Bug {
+        name: "goal-keeps-samples",
+        what: "the I/Os of a window count in the next one too",
+        edits: &[Edit {
+            file: PEERS,
+            from: "self.samples.swap(0, Ordering::Relaxed)",
+            to: "self.samples.load(Ordering::Relaxed)",
+        }],
+        test: unit("owner::peers::tests::windows_that_pass_without_io_give_the_depth_back"),
+        says: "",
+    },
+    Bug {
+        name: "depth-of-children-ignored",
+        what: "requests of children do not count for the depth of their parent",
+        edits: &[Edit {
+            file: OUTSTANDING,
+            from: "            node.nr += 1;\n            at = node.parent;",
+            to: "            node.nr += 1;\n            at = TOP;",
+        }],
+        test: Test::it(
+            "forebay-core",
+            "latency_goals::io_of_children_counts_for_the_goal_and_the_depth_of_their_parent",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "depth-exceeded",
+        what: "one request more than the depth leaves",
+        edits: &[Edit {
+            file: OUTSTANDING,
+            from: "own.depth().is_some_and(|depth| node.nr >= depth)",
+            to: "own.depth().is_some_and(|depth| node.nr > depth)",
+        }],
+        test: Test::it("forebay-core", "latency_goals::owners_have_their_depth_in_flight"),
         says: "",
     },
 ];

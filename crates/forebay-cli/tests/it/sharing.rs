@@ -146,7 +146,8 @@ fn the_layer_has_its_keys_in_their_order() {
         "plug nomerges kick run_queue wake tag_need queue_depth nr_requests reserved_tags \
          async_depth nr_hw_queues scheduler device_depth fifo_batch read_expire write_expire \
          writes_starved front_merges prio_aging_expire read_lat_nsec write_lat_nsec slice_idle_us \
-         max_budget timeout_sync fifo_expire_sync fifo_expire_async nr_bios flush \
+          max_budget timeout_sync fifo_expire_sync fifo_expire_async weight_by cost_read_io_ns \
+          cost_read_byte_ps cost_write_io_ns cost_write_byte_ps nr_bios flush \
          flush_pending_ms io_timeout_ms io_timeout_grace_ms elide iostats max_sectors_kb exclusive \
          read_only service"
     );

@@ -314,7 +314,7 @@ impl Turn<'_> {
 
     fn end(&mut self, bio: Box<QueuedBio>, unplugged_ns: u64) {
         self.hctx.counters.of(bio.bio.op).bios.add(1);
-        self.hctx.end_counted(bio, unplugged_ns, self.ended);
+        self.hctx.end_counted(bio, unplugged_ns, self.now, self.ended);
     }
 }
 
@@ -396,7 +396,7 @@ impl HardwareContext {
         counters.bios.add(1);
         self.put_tag(tag, rq.flags);
         let unplugged_ns = rq.unplugged_ns;
-        self.end_counted(rq.into_box(), unplugged_ns, ended);
+        self.end_counted(rq.into_box(), unplugged_ns, now, ended);
     }
 
     /// Ends a bio that was counted.
@@ -406,14 +406,15 @@ impl HardwareContext {
         &mut self,
         mut bio: Box<QueuedBio>,
         unplugged_ns: u64,
+        now: u64,
         ended: &mut Vec<Box<QueuedBio>>,
     ) {
         if self.flush.is_needed() && needs_point(&bio) {
             bio.durable_point = self.ended_point(bio.is_in_doubt);
         }
         let mut plugged_ns = unplugged_ns;
-        if bio.has_waited() {
-            plugged_ns = self.count_waits(&bio, unplugged_ns);
+        if bio.has_marks() {
+            plugged_ns = self.count_waits(&bio, unplugged_ns, now);
         }
         if self.policy.iostats {
             self.counters.plug.record_span(bio.queued_ns, plugged_ns);
@@ -421,10 +422,12 @@ impl HardwareContext {
         push(ended, bio);
     }
 
-    /// Counts a bio that has waited. Returns the time at which it left the plug: after a limit has
-    /// held its request back, `unplugged_ns` is the end of that wait.
+    /// Counts a bio that has waited, or counts among the outstanding I/O of its owner. Returns the
+    /// time at which it left the plug: after a limit has held its request back, `unplugged_ns` is
+    /// the end of that wait.
     #[cold]
-    fn count_waits(&mut self, bio: &QueuedBio, unplugged_ns: u64) -> u64 {
+    fn count_waits(&mut self, bio: &QueuedBio, unplugged_ns: u64, now: u64) -> u64 {
+        self.end_outstanding(bio, unplugged_ns, now);
         if let Some(waited_ns) = bio.tag_wait() {
             self.counters.tag_waits.add(1);
             self.counters.tag_wait_ns.add(waited_ns);

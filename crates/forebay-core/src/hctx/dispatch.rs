@@ -335,7 +335,7 @@ impl Turn<'_> {
     #[cold]
     fn dispatch_nowait<D: Driver + ?Sized>(&mut self, driver: &mut D, mut is_busy: bool) {
         let mut nowait = core::mem::take(&mut self.hctx.nowait);
-        while let Some(rq) = nowait.pop_front().or_else(|| self.hctx.nowait.pop_front()) {
+        while let Some(mut rq) = nowait.pop_front().or_else(|| self.hctx.nowait.pop_front()) {
             let hctx = &mut *self.hctx;
             let depth = hctx.tags.depth();
             let parts = match rq.oversized {
@@ -362,7 +362,7 @@ impl Turn<'_> {
                 self.answer(rq, BlockStatus::NotSupported);
             } else if must_wait {
                 self.answer(rq, BlockStatus::Again);
-            } else if let Some(charge) = hctx.charge_nowait(&rq, self.now) {
+            } else if let Some(charge) = hctx.charge_nowait(&mut rq, self.now) {
                 let (owner, flags) = (rq.origin.owner(), rq.flags);
                 let (nr_ios, bytes) = (rq.nr_bios, rq.len);
                 // A request that may use a reserved tag goes before those that may not.

@@ -286,7 +286,7 @@ impl HardwareContext {
         };
         // A time that has passed was of no use to this turn: no tag was free, or the driver was
         // busy. A completion or a delayed run brings the next turn.
-        let limits_ns = match self.limits_next_ns() {
+        let limits_ns = match self.limits_next_ns(now) {
             at_ns if gates.enter && gates.dispatch && at_ns > now => at_ns,
             _ => NO_DEADLINE,
         };

@@ -2,6 +2,7 @@
 
 use super::{Knob, NS_PER_MS, NS_PER_US, Value, Values};
 use crate::limits::QueueLimits;
+use crate::owner::WeightBy;
 use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
 use crate::scheduling::SchedulerPolicy;
 use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
@@ -91,6 +92,21 @@ macro_rules! nanoseconds {
     };
 }
 
+/// A constant of the cost of an I/O. The part of each I/O is at least 1, so that all I/O has a
+/// cost.
+macro_rules! cost {
+    ($key:literal, $field:ident, $min:literal, $help:literal) => {
+        Knob::new(
+            $key,
+            Values::Number { min: $min, max: 1_000_000_000, what: "" },
+            $help,
+            |policy| Value::Number(policy.cost.$field),
+            |policy, number| policy.cost.$field = number,
+        )
+        .when(BY_COST, is_by_cost)
+    };
+}
+
 /// A setting that is a switch.
 macro_rules! switch {
     ($key:literal, $($field:ident).+, $help:literal) => {
@@ -132,6 +148,13 @@ fn is_bfq(policy: &Policy, _: &QueueLimits) -> bool {
     policy.scheduler == SchedulerPolicy::Bfq
 }
 
+/// The condition of the constants of the cost.
+const BY_COST: &str = "weight_by=cost";
+
+fn is_by_cost(policy: &Policy, _: &QueueLimits) -> bool {
+    policy.weight_by == WeightBy::Cost
+}
+
 const MS: &str = "a number of milliseconds from 0 to 3600000";
 const US: &str = "a number of microseconds from 0 to 1000000";
 const NS: &str = "a number of nanoseconds from 0 to 3600000000000";
@@ -152,7 +175,7 @@ const KICKS: [&str; 4] = [
 const RUNS: [&str; 2] = ["dedupe", "always"];
 
 /// All settings of a policy, in the order of reports.
-pub static KNOBS: [Knob; 33] = [
+pub static KNOBS: [Knob; 38] = [
     choice!("plug", plug: PlugPolicy,
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
     choice!("nomerges", nomerges: MergePolicy,
@@ -333,6 +356,12 @@ pub static KNOBS: [Knob; 33] = [
         "time after which other I/O goes first when its owner has its turn, ms"
     )
     .when(BFQ, is_bfq),
+    choice!("weight_by", weight_by: WeightBy,
+        "measure in which weights of owners divide the device"),
+    cost!("cost_read_io_ns", read_io_ns, 1, "cost of each read request, ns"),
+    cost!("cost_read_byte_ps", read_byte_ps, 0, "cost of each byte read, ps; 1000 are 1 GB/s"),
+    cost!("cost_write_io_ns", write_io_ns, 1, "cost of each other request, ns"),
+    cost!("cost_write_byte_ps", write_byte_ps, 0, "cost of each byte written, ps"),
     number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),
     choice!("flush", flush: FlushPolicy,
         "order of writes and a non-queued flush; tail emulates older Linux, for comparison")

@@ -87,6 +87,10 @@ fn settings_apply_where_they_have_an_effect() {
         some.filter(|knob| knob.applies(&policy, &limits)).map(|knob| knob.key).collect()
     };
     let (policy, limits) = (Policy::default(), QueueLimits::default());
+    let of_cost =
+        ["cost_read_io_ns", "cost_read_byte_ps", "cost_write_io_ns", "cost_write_byte_ps"];
+    assert_eq!(applying(policy, limits)[1..], of_cost);
+    let policy = policy.weight_by(crate::WeightBy::Bytes);
     assert_eq!(applying(policy, limits), ["tag_need"]);
     let emulation = crate::Emulation::default().wake(crate::WakePolicy::Batch);
     assert!(applying(policy.emulation(emulation), limits).is_empty());

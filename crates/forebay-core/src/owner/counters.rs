@@ -12,14 +12,20 @@ pub struct OwnerStats {
     pub ios: u64,
     /// The bytes of these I/Os.
     pub bytes: u64,
-    /// I/Os that a limit held back.
+    /// I/Os that a limit held back, or the depth that the latency goal of another owner leaves.
     pub limit_waits: u64,
-    /// How long limits held them back.
+    /// How long these held them back.
     pub limit_wait_ns: u64,
     /// I/Os that waited for a tag.
     pub tag_waits: u64,
     /// How long they waited for it.
     pub tag_wait_ns: u64,
+    /// Windows of 100 ms, or up to 1 s if there was little I/O, that missed the latency goal. I/O
+    /// of the owners below counts too.
+    pub missed_windows: u64,
+    /// The most I/Os that the owner may have between its queue and their end, because other owners
+    /// miss their latency goals: the value after its last I/O. `None` without such a limit.
+    pub depth: Option<u32>,
 }
 
 /// The counters of an owner, which all hardware contexts write.
@@ -61,6 +67,7 @@ impl OwnerCounters {
             limit_wait_ns: self.limit_wait_ns.get(),
             tag_waits: self.tag_waits.get(),
             tag_wait_ns: self.tag_wait_ns.get(),
+            ..OwnerStats::default()
         }
     }
 }

@@ -219,6 +219,17 @@ impl FairQueue {
         (node.weight, node.rest) = (weight.clamp(WEIGHT_MIN, WEIGHT_MAX), 0);
     }
 
+    /// Forgets the I/O that went, because costs have another unit from now on. All owners begin at
+    /// the same place. Those with queued I/O keep their order.
+    pub fn restart(&mut self) {
+        self.end_streak();
+        for node in &mut self.nodes {
+            (node.start, node.finish, node.rest) = (0, 0, 0);
+            (node.now, node.finish_max) = (0, 0);
+        }
+        self.equalize_starts();
+    }
+
     /// Records that an I/O of an owner is queued.
     ///
     /// # Panics

@@ -1,4 +1,5 @@
-//! Limits of an owner: rates of I/Os and bytes for reads, for writes and for both together.
+//! Limits of an owner: rates of I/Os and bytes for reads, for writes and for both together; and its
+//! latency goal, which limits others.
 //!
 //! [`LIMIT_KEYS`] is the only list of the keys, as [`KNOBS`](crate::KNOBS) is for policies. Specs,
 //! options and the control socket use it.
@@ -61,6 +62,10 @@ pub struct Limits {
     pub read: Rates,
     /// Limits for writes, discards and write-zeroes.
     pub write: Rates,
+    /// Latency goal in microseconds: fewer than one in ten of the owner's I/Os shall take longer.
+    /// While more do, siblings without a goal, or with a looser one, may have fewer I/Os in flight.
+    /// 0 means that there is no goal.
+    pub latency_target_us: u64,
 }
 
 /// The number of rates in [`Limits`], each with a bucket of its own.
@@ -210,7 +215,7 @@ impl Limits {
     /// Returns the first burst without a rate.
     pub fn check(&self) -> Result<(), BadLimit> {
         for limit in LIMIT_KEYS.iter().filter(|limit| limit.lacks_rate(self)) {
-            if let Some(burst) = limit.which.of(self).burst {
+            if let Some(burst) = limit.rate(self).and_then(|rate| rate.burst) {
                 let rate = limit.key.trim_end_matches("_burst");
                 let expected = format!("{rate} above 0 beside it: set that too");
                 let (key, value) = (limit.key.to_owned(), burst.to_string());
@@ -231,8 +236,15 @@ pub struct LimitKey {
     pub values: Values,
     /// A description in a few words.
     pub help: &'static str,
-    which: Which,
-    is_burst: bool,
+    part: Part,
+}
+
+/// The part of [`Limits`] that a key sets.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Rate(Which),
+    Burst(Which),
+    LatencyTarget,
 }
 
 const IOPS: Values = Values::Number {
@@ -252,19 +264,24 @@ const IOS: Values = Values::Number {
 };
 const BYTES: Values =
     Values::Number { min: 0, max: Bucket::RATE_MAX, what: "a number of bytes from 0 to 1T" };
+const TARGET: Values = Values::Number {
+    min: 0,
+    max: 100_000_000,
+    what: "a number of microseconds from 0 to 100000000; 0: no goal",
+};
 
 const fn rate(key: &'static str, which: Which, help: &'static str) -> LimitKey {
     let values = if which.counts_ios() { IOPS } else { BPS };
-    LimitKey { key, values, help, which, is_burst: false }
+    LimitKey { key, values, help, part: Part::Rate(which) }
 }
 
 const fn burst(key: &'static str, which: Which, help: &'static str) -> LimitKey {
     let values = if which.counts_ios() { IOS } else { BYTES };
-    LimitKey { key, values, help, which, is_burst: true }
+    LimitKey { key, values, help, part: Part::Burst(which) }
 }
 
 /// All keys of [`Limits`], in the order of reports.
-pub static LIMIT_KEYS: [LimitKey; 2 * NR_RATES] = [
+pub static LIMIT_KEYS: [LimitKey; 2 * NR_RATES + 1] = [
     rate("iops", Which::Iops, "most I/Os per second, reads and writes together"),
     rate("bps", Which::Bps, "most bytes per second, reads and writes together"),
     rate("read_iops", Which::ReadIops, "most reads per second"),
@@ -281,6 +298,12 @@ pub static LIMIT_KEYS: [LimitKey; 2 * NR_RATES] = [
         Which::WriteBps,
         "bytes of writes that may start at once after a pause",
     ),
+    LimitKey {
+        key: "latency_target_us",
+        values: TARGET,
+        help: "latency goal, for which other owners have fewer I/Os in flight",
+        part: Part::LatencyTarget,
+    },
 ];
 
 impl LimitKey {
@@ -293,44 +316,56 @@ impl LimitKey {
     /// limits are unchanged. [`Limits::check`] checks limits against each other.
     #[must_use]
     pub fn set(&self, limits: &mut Limits, value: &str) -> bool {
-        let number = self.values.number(value);
-        let rate = self.which.of_mut(limits);
-        match number {
-            Some(number) if self.is_burst => rate.burst = Some(number),
-            Some(number) => rate.per_s = number,
-            None => {}
+        let Some(number) = self.values.number(value) else { return false };
+        match self.part {
+            Part::Rate(which) => which.of_mut(limits).per_s = number,
+            Part::Burst(which) => which.of_mut(limits).burst = Some(number),
+            Part::LatencyTarget => limits.latency_target_us = number,
         }
-        number.is_some()
+        true
     }
 
     /// Returns whether this is a burst that is set, and its rate is 0.
     pub fn lacks_rate(&self, limits: &Limits) -> bool {
-        let Rate { per_s, burst } = self.which.of(limits);
-        self.is_burst && *per_s == 0 && burst.is_some()
+        let is_burst = matches!(self.part, Part::Burst(_));
+        is_burst && self.rate(limits).is_some_and(|rate| rate.per_s == 0 && rate.burst.is_some())
+    }
+
+    /// Returns the rate that the key belongs to.
+    fn rate<'a>(&self, limits: &'a Limits) -> Option<&'a Rate> {
+        match self.part {
+            Part::Rate(which) | Part::Burst(which) => Some(which.of(limits)),
+            Part::LatencyTarget => None,
+        }
     }
 
     /// Restores the default.
     pub fn reset(&self, limits: &mut Limits) {
-        let rate = self.which.of_mut(limits);
-        match self.is_burst {
-            true => rate.burst = None,
-            false => rate.per_s = 0,
+        match self.part {
+            Part::Rate(which) => which.of_mut(limits).per_s = 0,
+            Part::Burst(which) => which.of_mut(limits).burst = None,
+            Part::LatencyTarget => limits.latency_target_us = 0,
         }
     }
 
     /// Returns the value, as [`set`](LimitKey::set) takes it. `None` if it is not set.
     pub fn get(&self, limits: &Limits) -> Option<String> {
-        let Rate { per_s, burst } = *self.which.of(limits);
-        let number = if self.is_burst { burst } else { (per_s > 0).then_some(per_s) };
+        let number = match self.part {
+            Part::Rate(which) => Some(which.of(limits).per_s).filter(|per_s| *per_s > 0),
+            Part::Burst(which) => which.of(limits).burst,
+            Part::LatencyTarget => Some(limits.latency_target_us).filter(|target| *target > 0),
+        };
         number.map(|number| number.to_string())
     }
 
     /// Returns a description of the default.
     pub fn default_value(&self) -> String {
-        match (self.is_burst, self.which.counts_ios()) {
-            (false, _) => "0".to_owned(),
-            (true, true) => "a tenth of a second at the rate, at least 1".to_owned(),
-            (true, false) => "a tenth of a second at the rate, at least 4k".to_owned(),
+        match self.part {
+            Part::Rate(_) | Part::LatencyTarget => "0".to_owned(),
+            Part::Burst(which) if which.counts_ios() => {
+                "a tenth of a second at the rate, at least 1".to_owned()
+            }
+            Part::Burst(_) => "a tenth of a second at the rate, at least 4k".to_owned(),
         }
     }
 }
@@ -353,7 +388,8 @@ mod tests {
             let mut reset = limits;
             limit.reset(&mut reset);
             assert_eq!(reset, Limits::default());
-            assert_eq!(limit.lacks_rate(&limits), limit.is_burst, "{}", limit.key);
+            let is_burst = matches!(limit.part, Part::Burst(_));
+            assert_eq!(limit.lacks_rate(&limits), is_burst, "{}", limit.key);
             let before = limits;
             let bad = limits.set_key(limit.key, "fast").expect_err("no number").to_string();
             assert_eq!(bad, format!("{}=fast: expected {}", limit.key, limit.values.expected()));
@@ -370,7 +406,11 @@ mod tests {
             let Values::Number { min: 0, max, what } = limit.values else {
                 panic!("{} is a number", limit.key)
             };
-            let largest = if limit.which.counts_ios() { "268435456" } else { "1T" };
+            let largest = match limit.part {
+                Part::Rate(which) | Part::Burst(which) if which.counts_ios() => "268435456",
+                Part::Rate(_) | Part::Burst(_) => "1T",
+                Part::LatencyTarget => "100000000",
+            };
             assert_eq!(parse_size(&largest.to_lowercase()), Some(max), "{}", limit.key);
             assert!(what.contains(largest), "{}", limit.key);
         }

@@ -1,5 +1,6 @@
 //! List of owners by number, as a value under a lock of its caller.
 
+use super::peers::{OwnerGoal, Peers};
 use super::tree::{OWNER_LEVELS_MAX, Owner, OwnerId};
 use crate::origin::OWNER_MAX;
 use alloc::string::String;
@@ -16,6 +17,16 @@ pub struct Owners {
     /// The owner with number `n` is at index `n - 1`.
     owners: Vec<Option<Arc<Owner>>>,
     generation: u64,
+    /// `None` before the first owner.
+    top: Option<Top>,
+}
+
+/// The group of the owners without a parent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Top {
+    pub(crate) peers: Arc<Peers>,
+    /// The depth of I/O without an owner.
+    pub(crate) unowned: Arc<OwnerGoal>,
 }
 
 /// An owner that cannot be added or removed.
@@ -64,7 +75,24 @@ impl core::error::Error for OwnerError {}
 impl Owners {
     /// Creates an empty list.
     pub const fn new() -> Owners {
-        Owners { owners: Vec::new(), generation: 0 }
+        Owners { owners: Vec::new(), generation: 0, top: None }
+    }
+
+    /// Creates an empty list whose latency goals have windows of this length. The usual length is
+    /// 100 ms. For simulators, where little time passes.
+    pub fn with_goal_windows(window_ns: u64) -> Owners {
+        let top = Top { peers: Arc::new(Peers::new(window_ns)), unowned: Arc::default() };
+        Owners { top: Some(top), ..Owners::new() }
+    }
+
+    /// Returns the depth that latency goals leave I/O without an owner. `None` without a limit.
+    pub fn depth_of_unowned(&self) -> Option<u32> {
+        self.top.as_ref()?.unowned.depth()
+    }
+
+    /// Returns the group of the owners without a parent. `None` if there was never an owner.
+    pub(crate) fn top(&self) -> Option<&Top> {
+        self.top.as_ref()
     }
 
     /// Adds an owner without limits, with the usual weight.
@@ -100,7 +128,9 @@ impl Owners {
             self.owners.push(None);
         }
         let id = OwnerId(place as u32 + 1);
-        let owner = Arc::new(Owner::new(id, name, parent, super::WEIGHT_DEFAULT, now_ns));
+        let top = &self.top.get_or_insert_default().peers;
+        let peers = Arc::clone(parent.as_ref().map_or(top, |parent| parent.below()));
+        let owner = Arc::new(Owner::new(id, name, parent, peers, now_ns));
         self.owners[place] = Some(Arc::clone(&owner));
         self.generation += 1;
         Ok(owner)

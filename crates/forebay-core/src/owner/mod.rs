@@ -4,10 +4,11 @@
 //! ([`Origin::owner`](crate::Origin::owner)). Limits are token buckets that all hardware contexts
 //! share ([`bucket`]); [`limits`] lists them. Owners form a tree ([`tree`]), and I/O counts against
 //! all owners above its own. Weights decide the order of I/O of different owners ([`fair`]), by its
-//! cost ([`cost`]).
+//! cost ([`cost`]). A latency goal of one owner limits the depth of its siblings ([`latency_goal`],
+//! [`peers`]).
 //!
 //! Counterparts in Linux: `blk-throttle.c` for limits; `bfq-wf2q.c` and `blk-iocost.c` for
-//! weights.
+//! weights; `blk-iolatency.c` for latency goals.
 //!
 //! The rules of limits:
 //!
@@ -19,15 +20,17 @@
 //!   less the largest I/O, one unit, and what the bucket gets from the time when a waiting I/O may
 //!   start until it is tried. The burst must be at least as large as the latter.
 //!
-//! OL4 and OL5 are those of the tree, FQ1 to FQ4 those of weights. A unit is a byte, or a 4096th of
-//! an I/O.
+//! OL4 and OL5 are those of the tree, FQ1 to FQ4 those of weights, LG1 to LG4 those of latency
+//! goals. A unit is a byte, or a 4096th of an I/O.
 
 mod bucket;
 mod cost;
 mod counters;
 mod fair;
+mod latency_goal;
 mod limits;
 mod list;
+mod peers;
 mod tree;
 
 pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
@@ -36,6 +39,7 @@ pub use counters::OwnerStats;
 pub use fair::{FairId, FairQueue};
 pub use limits::{BadLimit, LIMIT_KEYS, LimitKey, Limits, Rate, Rates};
 pub use list::{OwnerError, Owners};
+pub(crate) use peers::{OwnerGoal, Peers};
 pub use tree::{
     OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerId, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
 };

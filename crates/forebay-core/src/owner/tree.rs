@@ -27,6 +27,7 @@
 use super::bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
 use super::counters::{OwnerCounters, OwnerStats};
 use super::limits::{Limits, NR_RATES, Which};
+use super::peers::{OwnerGoal, Peers};
 use crate::bio::Op;
 use crate::primitive::{AtomicU32, Ordering};
 use alloc::boxed::Box;
@@ -68,6 +69,11 @@ pub struct Owner {
     /// 1 while a thread changes the limits.
     is_changing: AtomicU32,
     counters: OwnerCounters,
+    goal: Arc<OwnerGoal>,
+    /// The owners below the same parent, this one among them.
+    peers: Arc<Peers>,
+    /// The owners below this one.
+    below: Arc<Peers>,
 }
 
 /// The charges of an I/O, for [`Owner::refund`].
@@ -98,12 +104,12 @@ impl OwnerCharge {
 }
 
 impl Owner {
-    /// Creates an owner without limits.
+    /// Creates an owner without limits, of the usual weight.
     pub(super) fn new(
         id: OwnerId,
         name: &str,
         parent: Option<Arc<Owner>>,
-        weight: u32,
+        peers: Arc<Peers>,
         now_ns: u64,
     ) -> Owner {
         let level = parent.as_ref().map_or(0, |parent| parent.level + 1);
@@ -112,11 +118,14 @@ impl Owner {
             name: name.into(),
             parent,
             level,
-            weight: AtomicU32::new(weight),
+            weight: AtomicU32::new(WEIGHT_DEFAULT),
             limited: AtomicU32::new(0),
             buckets: core::array::from_fn(|_| Bucket::new(0, 0, now_ns)),
             is_changing: AtomicU32::new(0),
             counters: OwnerCounters::default(),
+            goal: Arc::default(),
+            below: Arc::new(peers.same()),
+            peers,
         }
     }
 
@@ -135,9 +144,29 @@ impl Owner {
         &self.counters
     }
 
-    /// Returns how much I/O the owner has started, without that of its children.
+    /// Returns how much I/O the owner has started, without that of its children, and the state of
+    /// its latency goal.
     pub fn stats(&self) -> OwnerStats {
-        self.counters.stats()
+        OwnerStats {
+            missed_windows: self.goal.nr_missed(),
+            depth: self.goal.depth(),
+            ..self.counters.stats()
+        }
+    }
+
+    /// Returns the latency goal, and the depth that the goals of the peers leave.
+    pub(crate) fn goal(&self) -> &Arc<OwnerGoal> {
+        &self.goal
+    }
+
+    /// Returns the group of owners below the same parent.
+    pub(crate) fn peers(&self) -> &Arc<Peers> {
+        &self.peers
+    }
+
+    /// Returns the group of owners below this one.
+    pub(super) fn below(&self) -> &Arc<Peers> {
+        &self.below
     }
 
     /// Returns the owner above this one. `None` for a root.
@@ -171,6 +200,7 @@ impl Owner {
         for (which, bucket) in Which::ALL.into_iter().zip(&self.buckets) {
             *which.of_mut(&mut limits) = Which::rate_of(bucket.rate(), which);
         }
+        limits.latency_target_us = self.goal.target_us();
         limits
     }
 
@@ -192,6 +222,7 @@ impl Owner {
             _ = bucket.set_rate(rate, burst, now_ns);
             limited |= if rate > 0 { which.bit().into() } else { 0 };
         }
+        self.goal.set_target_us(limits.latency_target_us);
         // Relaxed: a thread that sees the bit first finds a bucket without a limit.
         self.limited.store(limited, Ordering::Relaxed);
         self.is_changing.store(0, Ordering::Release);

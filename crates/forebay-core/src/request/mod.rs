@@ -228,6 +228,12 @@ impl Request {
         }
     }
 
+    /// Marks the first bio: the request counts at this node until that bio ends. The request is not
+    /// a part of a bio.
+    pub(crate) fn note_outstanding(&mut self, node: u32) {
+        self.0.note_outstanding(node);
+    }
+
     /// Returns the offset after the last byte.
     #[inline]
     pub(crate) fn end(&self) -> u64 {

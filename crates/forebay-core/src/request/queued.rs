@@ -32,8 +32,7 @@ pub struct QueuedBio {
     pub(crate) next: Option<Box<QueuedBio>>,
     /// In the first bio of a request: the request header.
     pub(crate) rq: Header,
-    /// The causes for which the bio has waited.
-    waits: Waits,
+    marks: Marks,
     /// Why the bytes after `good_len` failed. `None` means end of file.
     pub(crate) status: Option<BlockStatus>,
     /// The number of bytes from the start that are known to be good. Equals `bio.len` until a part
@@ -48,6 +47,8 @@ pub struct QueuedBio {
     waited_ns: u64,
     /// Valid if a limit has held the bio back.
     limit_wait_ns: u64,
+    /// Valid if the bio counts among the outstanding I/O of its owner.
+    outstanding_at: u32,
     /// Present if the bio has ended while the driver may still use its memory (H5).
     pub(crate) hold: Option<MemoryHold>,
     owner: u64,
@@ -55,21 +56,25 @@ pub struct QueuedBio {
     link: AtomicPtr<QueuedBio>,
 }
 
-/// The causes for which a bio has waited, as a set.
+/// The reasons to count a bio when it ends, as a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waits(u8);
+struct Marks(u8);
 
-impl Waits {
-    const NONE: Waits = Waits(0);
-    const TAG: Waits = Waits(1);
-    const LIMIT: Waits = Waits(2);
+impl Marks {
+    const NONE: Marks = Marks(0);
+    /// The bio has waited for a tag.
+    const TAG_WAIT: Marks = Marks(1);
+    /// A limit has held the bio back.
+    const LIMIT_WAIT: Marks = Marks(2);
+    /// The bio counts among the outstanding I/O of its owner.
+    const OUTSTANDING: Marks = Marks(4);
 
-    const fn has(self, other: Waits) -> bool {
+    const fn has(self, other: Marks) -> bool {
         self.0 & other.0 != 0
     }
 
-    const fn with(self, other: Waits) -> Waits {
-        Waits(self.0 | other.0)
+    const fn with(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
     }
 }
 
@@ -91,7 +96,7 @@ impl QueuedBio {
             bio: Bio::flush(),
             next: None,
             rq: Header::new(),
-            waits: Waits::NONE,
+            marks: Marks::NONE,
             status: None,
             good_len: 0,
             durable_point: 0,
@@ -99,6 +104,7 @@ impl QueuedBio {
             queued_ns: 0,
             waited_ns: 0,
             limit_wait_ns: 0,
+            outstanding_at: 0,
             hold: None,
             owner,
             number,
@@ -114,7 +120,7 @@ impl QueuedBio {
         self.good_len = bio.len;
         self.durable_point = 0;
         self.is_in_doubt = false;
-        self.waits = Waits::NONE;
+        self.marks = Marks::NONE;
         self.bio = bio;
     }
 
@@ -171,32 +177,44 @@ impl QueuedBio {
     /// not wait. The time is 0 where turns receive no time: with `iostats=off` on a disk without a
     /// volatile cache.
     pub fn tag_wait(&self) -> Option<u64> {
-        self.waits.has(Waits::TAG).then_some(self.waited_ns)
+        self.marks.has(Marks::TAG_WAIT).then_some(self.waited_ns)
     }
 
     /// Returns how long a limit of its owner has held back a bio that has ended, in nanoseconds, or
     /// `None` if none did.
     pub fn limit_wait(&self) -> Option<u64> {
-        self.waits.has(Waits::LIMIT).then_some(self.limit_wait_ns)
+        self.marks.has(Marks::LIMIT_WAIT).then_some(self.limit_wait_ns)
     }
 
-    /// Returns whether the bio has waited for anything.
+    /// Returns whether the bio has to be counted when it ends, because of a wait or among the
+    /// outstanding I/O of its owner.
     #[inline]
-    pub(crate) fn has_waited(&self) -> bool {
-        self.waits != Waits::NONE
+    pub(crate) fn has_marks(&self) -> bool {
+        self.marks != Marks::NONE
+    }
+
+    /// Records that the bio counts among the outstanding I/O of its owner, at this node.
+    pub(crate) fn note_outstanding(&mut self, node: u32) {
+        self.marks = self.marks.with(Marks::OUTSTANDING);
+        self.outstanding_at = node;
+    }
+
+    /// Returns the node at which the bio counts among the outstanding I/O of its owner, if it does.
+    pub(crate) fn outstanding(&self) -> Option<u32> {
+        self.marks.has(Marks::OUTSTANDING).then_some(self.outstanding_at)
     }
 
     /// Records that the bio was not issued in the turn that accepted it, usually for lack of a tag.
     /// A bio that is split waits for several tags; the longest time counts.
     pub(crate) fn note_tag_wait(&mut self, waited_ns: u64) {
         let longest_ns = self.tag_wait().unwrap_or(0);
-        self.waits = self.waits.with(Waits::TAG);
+        self.marks = self.marks.with(Marks::TAG_WAIT);
         self.waited_ns = longest_ns.max(waited_ns);
     }
 
     /// Records that a limit of its owner has held the bio back.
     pub(crate) fn note_limit_wait(&mut self, waited_ns: u64) {
-        self.waits = self.waits.with(Waits::LIMIT);
+        self.marks = self.marks.with(Marks::LIMIT_WAIT);
         self.limit_wait_ns = waited_ns;
     }
 

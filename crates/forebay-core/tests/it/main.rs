@@ -13,6 +13,7 @@ mod gates;
 mod gather;
 mod histories;
 mod hold;
+mod latency_goals;
 mod left_flush;
 mod limits;
 mod lines;

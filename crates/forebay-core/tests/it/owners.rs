@@ -8,11 +8,11 @@ use forebay_core::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const K4: u64 = 4096;
+pub(crate) const K4: u64 = 4096;
 const NONE: BioFlags = BioFlags::NONE;
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
-fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy::default().queue_depth(8).nr_requests(Some(8))
 }
 
@@ -24,15 +24,17 @@ fn iops(per_s: u64) -> Limits {
 }
 
 /// A bench whose disk has owners.
-struct Owned {
-    bench: Bench,
-    owners: Owners,
+pub(crate) struct Owned {
+    pub(crate) bench: Bench,
+    pub(crate) owners: Owners,
 }
 
 impl Owned {
     /// Creates one with owners that have these weights and limits.
-    fn new(policy: Policy, owners: &[(u32, Limits)]) -> Owned {
-        let mut owned = Owned { bench: Bench::new(limits(), policy), owners: Owners::new() };
+    pub(crate) fn new(policy: Policy, owners: &[(u32, Limits)]) -> Owned {
+        // As long as the histories of these tests need.
+        let list = Owners::with_goal_windows(10 * MS);
+        let mut owned = Owned { bench: Bench::new(limits(), policy), owners: list };
         for (nth, (weight, limits)) in owners.iter().enumerate() {
             let owner = owned.owners.add(&nth.to_string(), None, 0).expect("a new name");
             owner.set_weight(*weight);
@@ -43,30 +45,37 @@ impl Owned {
     }
 
     /// Passes the owners to the context.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let model = CostModel::default();
         self.bench.queue.hctx.set_owners(self.owners.clone(), WeightBy::Bytes, model);
     }
 
-    fn owner(&self, number: u32) -> Arc<Owner> {
+    pub(crate) fn owner(&self, number: u32) -> Arc<Owner> {
         Arc::clone(self.owners.numbered(number).expect("an owner"))
     }
 
     /// Queues a bio of an owner. A turn is due.
-    fn queue(&mut self, owner: u32, op: Op, flags: BioFlags, (page, nr): (u64, u64), data: u64) {
+    pub(crate) fn queue(
+        &mut self,
+        owner: u32,
+        op: Op,
+        flags: BioFlags,
+        (page, nr): (u64, u64),
+        data: u64,
+    ) {
         let bio = self.bench.bio(op, page * K4, nr * K4, data);
         let origin = Origin::NONE.with_owner(owner);
         self.bench.queue_bio(Bio { flags, origin, ..bio }, 0);
     }
 
     /// Queues reads of an owner of single pages, far from each other.
-    fn reads(&mut self, owner: u32, pages: impl IntoIterator<Item = u64>) {
+    pub(crate) fn reads(&mut self, owner: u32, pages: impl IntoIterator<Item = u64>) {
         pages.into_iter().for_each(|page| self.queue(owner, Op::Read, NONE, (2 * page, 1), page));
         self.bench.turn();
     }
 
     /// Returns the user data of reads issued since the last call.
-    fn issued(&mut self) -> Vec<u64> {
+    pub(crate) fn issued(&mut self) -> Vec<u64> {
         self.bench.first_pages().into_iter().map(|page| page / 2).collect()
     }
 }
@@ -181,6 +190,34 @@ fn weights_hold_among_owners_below_one_limit() {
     }
     let nr_light = order.iter().filter(|page| **page < 100).count();
     assert!((9..=12).contains(&nr_light), "{nr_light}: {order:?}");
+}
+
+#[test]
+fn measure_of_weights_may_change_while_io_waits() {
+    let free = Limits::default();
+    let mut owned = Owned::new(policy().nr_requests(Some(1)), &[(100, free), (100, free)]);
+    // Reads of 4 pages beside single pages.
+    for nth in 0..40 {
+        owned.queue(1, Op::Read, NONE, (10 * nth, 4), nth);
+        owned.queue(2, Op::Read, NONE, (500 + 2 * nth, 1), 100 + nth);
+    }
+    owned.bench.turn();
+    let nr_of = |owned: &mut Owned, nr: usize| {
+        let mut order = Vec::new();
+        for _ in 0..nr {
+            owned.bench.toy.complete_oldest();
+            owned.bench.turn();
+            order.extend(owned.bench.first_pages());
+        }
+        order.iter().filter(|page| **page < 500).count()
+    };
+    let by_bytes = nr_of(&mut owned, 20);
+    assert!((3..=5).contains(&by_bytes), "{by_bytes} of 20");
+    let model = CostModel::default();
+    owned.bench.queue.hctx.set_owners(owned.owners.clone(), WeightBy::Ios, model);
+    let by_ios = nr_of(&mut owned, 20);
+    assert!((9..=11).contains(&by_ios), "{by_ios} of 20");
+    owned.bench.finish();
 }
 
 #[test]
@@ -339,8 +376,9 @@ enum Step {
     Pass(u64),
     /// Opens or closes the gate of frozen contexts.
     Enter(bool),
-    /// Sets the weight of an owner, and its rate of I/Os per second.
-    Set(u32, u32, u64),
+    /// Sets the weight of an owner, its rate of I/Os per second, and its latency goal in
+    /// microseconds.
+    Set(u32, u32, u64, u64),
     /// Removes an owner, or adds one.
     Replace(u32),
 }
@@ -354,8 +392,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Busy),
         3 => (1..50_u64).prop_map(Step::Pass),
         1 => any::<bool>().prop_map(Step::Enter),
-        1 => (1..4_u32, 1..1000_u32, prop_oneof![Just(0), 1..2000_u64])
-            .prop_map(|(owner, weight, rate)| Step::Set(owner, weight, rate)),
+        1 => (
+            1..4_u32,
+            1..1000_u32,
+            prop_oneof![Just(0), 1..2000_u64],
+            prop_oneof![Just(0), 1..30_000_u64],
+        )
+            .prop_map(|(owner, weight, rate, goal)| Step::Set(owner, weight, rate, goal)),
         1 => (1..4_u32).prop_map(Step::Replace),
     ]
 }
@@ -383,10 +426,12 @@ impl Owned {
         0
     }
 
-    fn set(&mut self, number: u32, weight: u32, rate: u64) {
+    fn set(&mut self, number: u32, weight: u32, rate: u64, latency_target_us: u64) {
         if let Some(owner) = self.owners.numbered(number) {
             owner.set_weight(weight);
-            owner.set_limits(&iops(rate), self.bench_now()).expect("no other change");
+            let mut limits = iops(rate);
+            limits.latency_target_us = latency_target_us;
+            owner.set_limits(&limits, self.bench_now()).expect("no other change");
         }
         self.publish();
     }
@@ -404,6 +449,7 @@ proptest! {
         has_scheduler in any::<bool>(),
         nr_reserved in 0..2_u32,
         async_depth in 1..4_u32,
+        first_goal in prop_oneof![Just(0), Just(1_u64), Just(5000)],
     ) {
         let scheduler = match has_scheduler {
             true => SchedulerPolicy::MqDeadline,
@@ -412,7 +458,9 @@ proptest! {
         let policy = policy().nr_requests(Some(nr_requests)).scheduler(scheduler);
         let policy = policy.device_depth(has_scheduler.then_some(1)).async_depth(async_depth);
         let policy = policy.nr_reserved(nr_reserved.min(nr_requests - 1));
-        let mut owned = Owned::new(policy, &[(100, iops(50)), (300, Limits::default())]);
+        let mut limits = iops(50);
+        limits.latency_target_us = first_goal;
+        let mut owned = Owned::new(policy, &[(100, limits), (300, Limits::default())]);
         owned.bench = Bench::new(random_limits(), policy);
         owned.publish();
         let mut nr_bios = 0;
@@ -446,7 +494,7 @@ proptest! {
                 Step::Complete(..) => {}
                 Step::Pass(ms) => _ = bench.turn_after(ms * MS),
                 Step::Enter(is_open) => bench.queue.gates.enter = is_open,
-                Step::Set(owner, weight, rate) => owned.set(owner, weight, rate),
+                Step::Set(owner, weight, rate, goal) => owned.set(owner, weight, rate, goal),
                 Step::Replace(owner) => owned.replace(owner),
             }
             owned.bench.toy.answers.truncate(2);

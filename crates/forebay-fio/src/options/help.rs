@@ -47,7 +47,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "reserved_tags", "async_depth", "nr_hw_queues", "run_queue", "scheduler", "device_depth",
         "fifo_batch", "read_expire", "write_expire", "writes_starved", "front_merges",
         "prio_aging_expire", "read_lat_nsec", "write_lat_nsec", "slice_idle_us", "max_budget",
-        "timeout_sync", "fifo_expire_sync", "fifo_expire_async", "max_sectors_kb", "flush",
+        "timeout_sync", "fifo_expire_sync", "fifo_expire_async", "weight_by", "cost_read_io_ns",
+        "cost_read_byte_ps", "cost_write_io_ns", "cost_write_byte_ps", "max_sectors_kb", "flush",
         "flush_pending_ms", "io_timeout_ms", "io_timeout_grace_ms", "elide", "exclusive", "iostats",
     ]),
     ("Limits and weight of each clone, in the block layer (forebay help policies)", &[
@@ -55,7 +56,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "throttle_read_bps", "throttle_write_iops", "throttle_write_bps",
         "throttle_iops_burst", "throttle_bps_burst", "throttle_read_iops_burst",
         "throttle_read_bps_burst", "throttle_write_iops_burst",
-        "throttle_write_bps_burst",
+        "throttle_write_bps_burst", "throttle_latency_target_us",
     ]),
     ("Report and run", &[
         "output", "output-format", "status-interval", "eta", "eta-newline", "section",

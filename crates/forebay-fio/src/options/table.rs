@@ -25,8 +25,8 @@ macro_rules! policy {
     };
 }
 
-/// A limit or the weight of the job as an owner of I/O. A test of the program compares limits with
-/// those of the block layer.
+/// A limit, the latency goal or the weight of the job as an owner of I/O. A test of the program
+/// compares limits and goal with those of the block layer.
 macro_rules! owner {
     ($name:literal, $default:literal, $accepts:literal, $help:literal) => {
         row($name, &[], $default, $help, Kind::Owner { accepts: $accepts })
@@ -416,6 +416,16 @@ pub static OPTIONS: &[OptionSpec] = &[
         "time after which a read goes first when its owner has its turn, ms"),
     policy!("fifo_expire_async", "250", "a number of milliseconds from 0 to 3600000",
         "time after which other I/O goes first when its owner has its turn, ms"),
+    policy!("weight_by", "cost", "bytes, ios or cost",
+        "measure in which weights of owners divide the device"),
+    policy!("cost_read_io_ns", "10000", "a number from 1 to 1000000000",
+        "cost of each read request, ns"),
+    policy!("cost_read_byte_ps", "1000", "a number from 0 to 1000000000",
+        "cost of each byte read, ps; 1000 are 1 GB/s"),
+    policy!("cost_write_io_ns", "10000", "a number from 1 to 1000000000",
+        "cost of each other request, ns"),
+    policy!("cost_write_byte_ps", "1000", "a number from 0 to 1000000000",
+        "cost of each byte written, ps"),
     policy!("max_sectors_kb", "the device's",
         "a number of KiB from 1 to 1048576", "largest request, KiB"),
     policy!("iostats", "on", "on or off", "record latencies inside the layer"),
@@ -449,6 +459,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "I/Os that may start at once; needs throttle_write_iops"),
     owner!("throttle_write_bps_burst", "a tenth of a second at the rate, at least 4k",
         "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_write_bps"),
+    owner!("throttle_latency_target_us", "0",
+        "a number of microseconds from 0 to 100000000; 0: no goal",
+        "latency goal of each clone: others have less I/O in flight while it is missed, us"),
     row("output", &[], "standard output", "file for the report",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "format of the report",

@@ -8,8 +8,8 @@
 //!   default. A rate of 0 ends the limit with its burst. All keys are applied, or none is.
 //!
 //! EXPORT is `{"export": NAME, "limits": {KEY: NUMBER, ...}, "stats": {...}}`, with the limits that
-//! are set. Times are nanoseconds. A request that fails returns `{"error": TEXT}`, and changes
-//! nothing.
+//! are set. Times are nanoseconds. The depth in `stats` is `null` without a limit. A request that
+//! fails returns `{"error": TEXT}`, and changes nothing.
 
 use crate::export::Export;
 use crate::tenant::Tenant;
@@ -121,6 +121,8 @@ pub(super) fn describe(export: &Export) -> Value {
         "limit_wait_ns": stats.limit_wait_ns,
         "tag_waits": stats.tag_waits,
         "tag_wait_ns": stats.tag_wait_ns,
+        "missed_windows": stats.missed_windows,
+        "depth": stats.depth,
     });
     json!({ "export": export.name, "limits": limits, "stats": stats })
 }

@@ -44,10 +44,14 @@ fn limits_are_set_by_key_and_reset_by_null() {
         all["exports"][0],
         json!({
             "export": "a", "limits": {}, "stats": {"ios": 0, "bytes": 0, "limit_waits": 0,
-            "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0},
+            "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0, "missed_windows": 0,
+            "depth": null},
         })
     );
     assert_eq!(all["exports"][1]["limits"], json!({"iops": 500}));
+    let goal = r#"{"command":"limits","export":"b","set":{"iops":0,"latency_target_us":2000}}"#;
+    assert_eq!(answer(&control, goal)["limits"], json!({"latency_target_us": 2000}));
+    assert_eq!(control.exports[1].disk.owners()[0].limits().latency_target_us, 2000);
 }
 
 #[test]
@@ -68,7 +72,7 @@ fn bad_requests_change_nothing_and_name_the_reason() {
             r#"{"command":"limits","export":"a","set":{"iops":5,"speed":1}}"#,
             "speed=1: expected one of the limits iops, bps, read_iops, read_bps, write_iops, \
              write_bps, iops_burst, bps_burst, read_iops_burst, read_bps_burst, write_iops_burst, \
-             write_bps_burst",
+             write_bps_burst, latency_target_us",
         ),
         (
             r#"{"command":"limits","export":"a","set":{"iops":5,"bps":-1}}"#,

@@ -13,7 +13,7 @@ struct Figure {
     value: fn(&OwnerStats) -> Value,
 }
 
-const FIGURES: [Figure; 6] = [
+const FIGURES: [Figure; 7] = [
     Figure {
         name: Name::of("forebay_owner_ios", "I/Os started."),
         value: |stats| Value::Whole(stats.ios),
@@ -37,6 +37,10 @@ const FIGURES: [Figure; 6] = [
     Figure {
         name: Name::seconds("forebay_owner_tag_wait", "Total time that I/Os waited for a tag."),
         value: |stats| Value::from_ns(stats.tag_wait_ns),
+    },
+    Figure {
+        name: Name::of("forebay_owner_missed_windows", "Windows that missed the latency goal."),
+        value: |stats| Value::Whole(stats.missed_windows),
     },
 ];
 
@@ -67,7 +71,18 @@ pub(super) fn encode(families: &mut Families<'_>, exports: &[CountedExport]) -> 
         })
     });
     families.gauge(
-        &Name::of("forebay_owner_limit", "Limits in force: I/Os and bytes per second, and bursts."),
+        &Name::of(
+            "forebay_owner_limit",
+            "Limits in force: I/Os and bytes per second, bursts, latency goals in microseconds.",
+        ),
         limits,
+    )?;
+    let depths = owners.iter().zip(&stats).filter_map(|((device, owner), stats)| {
+        let labels = [("device", device.as_str()), ("owner", owner.name())];
+        Some((labels, Value::Whole(stats.depth?.into())))
+    });
+    families.gauge(
+        &Name::of("forebay_owner_depth", "Most I/Os in flight, for latency goals of other owners."),
+        depths,
     )
 }

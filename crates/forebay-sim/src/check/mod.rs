@@ -13,6 +13,7 @@
 //!   (R5).
 //! - [`gather`]: a split bio gathers tags before its first part is issued (T14).
 //! - [`owners`]: the limits of owners (OW1).
+//! - [`owner_depths`]: the depths that latency goals leave owners (OW7).
 //! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10).
 //! - [`runs`]: runs of hardware contexts, deadlines and time limits (R1 to R4, R6, W7, H1).
 //! - [`drained`]: nothing is left in the layer at the end of a run.
@@ -40,6 +41,7 @@ pub(crate) mod limits;
 pub(crate) mod lines;
 mod memory;
 pub(crate) mod order;
+pub(crate) mod owner_depths;
 pub(crate) mod owners;
 mod promises;
 pub(crate) mod register;
@@ -60,6 +62,7 @@ use gather::Gathers;
 use lines::LineWakes;
 use memory::Memory;
 use order::Order;
+use owner_depths::OwnerDepths;
 use owners::OwnerLimits;
 use register::Register;
 use retries::Retries;
@@ -110,6 +113,7 @@ pub(crate) struct Checks {
     pub(crate) depths: Depths,
     pub(crate) classes: Classes,
     pub(crate) owners: OwnerLimits,
+    pub(crate) owner_depths: OwnerDepths,
     pub(crate) waits: Waits,
     pub(crate) lines: LineWakes,
     pub(crate) runs: RunLog,
@@ -141,6 +145,7 @@ impl Checks {
             depths: Depths::new(policy, &limits),
             classes: Classes::new(policy, bound > 0),
             owners: OwnerLimits::new(policy, limits.logical_block_size),
+            owner_depths: OwnerDepths::new(policy),
             waits,
             lines: LineWakes::default(),
             runs: RunLog::new(nr_hctxs),
@@ -170,6 +175,13 @@ impl Checks {
     pub(crate) fn let_in(&mut self, hctx: usize, slot: u32) {
         self.classes.arrive(self.bios.row_mut(slot));
         self.owners.accept(hctx, slot, self.bios.row(slot), self.trace.now);
+        self.owner_depths.accept(hctx, slot, self.bios.row(slot));
+    }
+
+    /// Records that the device is gone for a context: no owner holds I/O back there.
+    pub(crate) fn owners_gone(&mut self, hctx: usize) {
+        self.owners.gone(hctx);
+        self.owner_depths.gone(hctx);
     }
 
     #[inline]

@@ -103,6 +103,7 @@ impl Checks {
 
     /// Records and checks the end of a bio. `is_early` if the driver has it.
     pub(crate) fn end_bio(&mut self, bio: &QueuedBio, is_early: bool) -> Verdict {
+        self.owner_depths.end(bio.number());
         self.bios.end(bio, is_early, &mut self.register)?;
         let nr_crash_points = self.durable.nr_crash_points;
         let verdict = self.end_promises(bio);

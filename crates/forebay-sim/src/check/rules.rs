@@ -28,6 +28,7 @@ pub(crate) const Q9: &str = "Q9: with a scheduler, reads find tags that others m
 pub(crate) const OW1: &str = "OW1: the I/O of an owner keeps every limit";
 pub(crate) const OW3: &str = "OW3: a freeze does not wait for I/O that waits for its owner";
 pub(crate) const OW6: &str = "OW6: while a limit holds I/O back, there is a deadline";
+pub(crate) const OW7: &str = "OW7: an owner has no more requests in flight than its depth";
 
 pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
 pub(crate) const R2: &str = "R2: a run is requested after the work is published";
@@ -83,7 +84,7 @@ pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
 /// The rules of tags, of schedulers, of owners, of runs and of waits, in order.
-pub const RULES: [&str; 32] = [
-    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, Q9, DL4, OW1, OW3, OW6, R1, R2,
-    R3, R4, R5, R6, W1, W2, W3, W4, W5, W7,
+pub const RULES: [&str; 33] = [
+    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, Q5, Q8, Q9, DL4, OW1, OW3, OW6, OW7,
+    R1, R2, R3, R4, R5, R6, W1, W2, W3, W4, W5, W7,
 ];

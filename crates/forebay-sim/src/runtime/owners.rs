@@ -8,7 +8,7 @@ use crate::scenario::owners::{NewOwner, OWNERS_MAX, OwnerSettings, limits, weigh
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::wait::run_turn;
-use forebay_core::{CostModel, HardwareContext, Owner, OwnerId, Owners};
+use forebay_core::{HardwareContext, Owner, OwnerId, Owners};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl DiskOwners {
     /// Creates the owners of a disk that is new at time 0. Their numbers are 1 and above, in order.
     pub(crate) fn new(settings: OwnerSettings, checks: &mut Checks) -> DiskOwners {
         let owners = DiskOwners {
-            list: RefCell::default(),
+            list: RefCell::new(Owners::with_goal_windows(settings.goal_window_ns)),
             places: RefCell::default(),
             nr_added: Cell::new(0),
             settings,
@@ -65,6 +65,7 @@ impl DiskOwners {
         }
         let parent = parent.and_then(|id| places[id.number() as usize]);
         let place = checks.owners.add(parent);
+        checks.owner_depths.add(&owner, parent);
         places[number] = Some(place);
         if let Some(weight) = new.weight {
             owner.set_weight(weight);
@@ -77,8 +78,20 @@ impl DiskOwners {
     /// Passes the owners to a context.
     pub(crate) fn pass_to(&self, core: &mut HardwareContext, hctx: usize, checks: &mut Checks) {
         let owners = self.list.borrow().clone();
-        core.set_owners(owners, self.settings.by, CostModel::default());
-        checks.owners.pass_to(hctx, &self.places.borrow());
+        core.set_owners(owners, self.settings.by, self.settings.cost);
+        let places = self.places.borrow();
+        checks.owners.pass_to(hctx, &places);
+        checks.owner_depths.pass_to(hctx, &places, &self.list.borrow());
+    }
+
+    /// Returns the depth that latency goals leave an owner, or I/O without an owner.
+    #[cfg(test)]
+    pub(crate) fn depth(&self, number: u32) -> Option<u32> {
+        let list = self.list.borrow();
+        match number {
+            0 => list.depth_of_unowned(),
+            number => list.numbered(number)?.stats().depth,
+        }
     }
 
     /// Draws an owner. `None` if there is none.
@@ -118,6 +131,7 @@ impl DiskOwners {
                 // An owner with children stays.
                 self.list.borrow_mut().remove(owner.id()).ok()?;
                 checks.owners.remove(place(number));
+                checks.owner_depths.remove(place(number));
                 self.places.borrow_mut()[number as usize] = None;
                 Some(number)
             }

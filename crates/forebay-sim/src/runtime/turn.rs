@@ -285,7 +285,7 @@ fn turn_core(
     let turned = hctx.with_port(world, |core, port| {
         if world.device_state.is_failed() {
             port.checks.bios.offline();
-            port.checks.owners.gone(hctx.at);
+            port.checks.owners_gone(hctx.at);
         }
         let nr_before = ended.len();
         let nr_issued = port.checks.trace.counts[Kind::Issue as usize];
@@ -294,9 +294,10 @@ fn turn_core(
             port.checks.bios.offline();
         }
         if world.device_state.is_failed() {
-            port.checks.owners.gone(hctx.at);
+            port.checks.owners_gone(hctx.at);
         }
         let checks = &mut *port.checks;
+        checks.owner_depths.read();
         checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight().into());
         let is_idle = checks.trace.counts[Kind::Issue as usize] == nr_issued;
         checks.runs.turned(hctx.at, is_idle && ended.len() == nr_before);

@@ -1,7 +1,7 @@
 //! The owners of a scenario, with limits and weights.
 
 use super::Scenario;
-use forebay_core::{Emulation, Limits, Rate, WEIGHT_MAX, WakePolicy, WeightBy};
+use forebay_core::{CostModel, Emulation, Limits, Rate, WEIGHT_MAX, WakePolicy, WeightBy};
 use forebay_model::Random;
 
 /// The owners of the disk of a scenario, and how they change.
@@ -9,6 +9,8 @@ use forebay_model::Random;
 pub(crate) struct OwnerSettings {
     /// The measure in which weights divide the device.
     pub(crate) by: WeightBy,
+    /// The cost of I/O, if that is the measure.
+    pub(crate) cost: CostModel,
     /// Owners have weights. Those of several contexts have none.
     pub(crate) has_weights: bool,
     /// The first owners.
@@ -17,7 +19,12 @@ pub(crate) struct OwnerSettings {
     pub(crate) changes: u32,
     /// How often a bio has no owner; a percentage.
     pub(crate) none: u32,
+    /// The length of the windows of latency goals.
+    pub(crate) goal_window_ns: u64,
 }
+
+/// The length of the windows of latency goals in the layer.
+pub(crate) const GOAL_WINDOW_NS: u64 = 100_000_000;
 
 /// An owner that is added.
 #[derive(Clone, Debug)]
@@ -49,10 +56,12 @@ pub(crate) fn draw(random: &mut Random, scenario: &Scenario) -> Option<OwnerSett
     let first = first.collect();
     Some(OwnerSettings {
         by: random.pick(&WeightBy::ALL),
+        cost: CostModel::default(),
         has_weights,
         first,
         changes: random.pick(&[0, 1, 5, 20]),
         none: random.pick(&[0, 20, 60]),
+        goal_window_ns: 50_000,
     })
 }
 
@@ -61,8 +70,8 @@ pub(crate) fn weight(random: &mut Random) -> u32 {
     random.pick(&[1, 50, 100, 100, 400, WEIGHT_MAX])
 }
 
-/// Draws limits for a disk of this block size. They are high enough for a few hundred bios within
-/// milliseconds.
+/// Draws limits for a disk of this block size, and a latency goal. The limits are high enough for a
+/// few hundred bios within milliseconds.
 pub(crate) fn limits(random: &mut Random, block: u32) -> Limits {
     let mut limits = Limits::default();
     for rates in [&mut limits.both, &mut limits.read, &mut limits.write] {
@@ -77,5 +86,13 @@ pub(crate) fn limits(random: &mut Random, block: u32) -> Limits {
             rates.bps = Rate { per_s, burst };
         }
     }
+    limits.latency_target_us = goal(&mut random.clone());
     limits
+}
+
+/// Draws a latency goal. Its numbers are drawn from a copy, so that scenarios are otherwise the
+/// same as without goals.
+fn goal(random: &mut Random) -> u64 {
+    random.below(7);
+    random.pick(&[0, 0, 0, 1, 50, 200, 1000])
 }

@@ -12,7 +12,9 @@ use crate::error::{OpenError, SpecError};
 use crate::info::ImageLock;
 use crate::settings::table::Setting;
 use crate::spec::Spec;
-use forebay_core::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, SchedulerPolicy, TagNeed};
+use forebay_core::{
+    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, SchedulerPolicy, TagNeed, WeightBy,
+};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -82,6 +84,7 @@ values! {
     SchedulerPolicy => |policy| policy.name(),
     TagNeed => |policy| policy.name(),
     FlushPolicy => |policy| policy.name(),
+    WeightBy => |measure| measure.name(),
     ImageLock => |lock| lock.name(),
 }
 
@@ -133,6 +136,11 @@ settings! {
     timeout_sync: u64,
     fifo_expire_sync: u64,
     fifo_expire_async: u64,
+    weight_by: WeightBy,
+    cost_read_io_ns: u64,
+    cost_read_byte_ps: u64,
+    cost_write_io_ns: u64,
+    cost_write_byte_ps: u64,
     nr_bios: u32,
     flush: FlushPolicy,
     flush_pending_ms: u64,

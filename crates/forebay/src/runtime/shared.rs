@@ -87,7 +87,7 @@ impl Shared {
         tags: Option<Arc<TagPool>>,
         claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
-        let (origin, owners) = (Origin::here(), Arc::<OwnerList>::default());
+        let (origin, owners) = (Origin::here(), Arc::new(OwnerList::new(&info.policy)));
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;

@@ -6,7 +6,7 @@
 use crate::common::{Numbers, open, submit};
 use crate::event_loop::await_readable;
 use crate::futures::block_on;
-use forebay::{BlockStatus, Buf, Disk, Io, Limits, OwnerError, Rate};
+use forebay::{BlockStatus, Buf, CostModel, Disk, Io, Limits, OwnerError, Rate, WeightBy};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,13 @@ use std::time::{Duration, Instant};
 fn iops(per_s: u64) -> Limits {
     let mut limits = Limits::default();
     limits.both.iops = Rate { per_s, burst: Some(0) };
+    limits
+}
+
+/// Returns a latency goal in microseconds.
+fn goal(latency_target_us: u64) -> Limits {
+    let mut limits = Limits::default();
+    limits.latency_target_us = latency_target_us;
     limits
 }
 
@@ -194,6 +201,40 @@ fn submit_for_panics_for_an_owner_of_another_disk() {
     _ = disks[1].queue().submit_for(&owner, Io::flush());
 }
 
+/// The goal cannot be kept, so a window misses it after 100 ms or more.
+#[test]
+fn missed_latency_goal_limits_other_owners_of_shared_and_owned_contexts() {
+    for spec in ["ram:1M?nr_hw_queues=1&req_ns=1000000", "ram:1M?nr_hw_queues=3&req_ns=1000000"] {
+        let disk = open(spec);
+        let (owner, other) = (disk.owner("a").expect("new"), disk.owner("b").expect("new"));
+        owner.set_limits(&goal(1)).expect("good limits");
+        assert_eq!(owner.limits().latency_target_us, 1);
+        let (mut queue, mut other_queue) = (disk.queue(), disk.queue());
+        let mut done = Vec::new();
+        let mut nr = 0;
+        while other.stats().depth != Some(1) && nr < 100_000 {
+            queue.submit_for(&owner, Io::read(Buf::new(4096), 0)).expect("room");
+            other_queue.submit_for(&other, Io::read(Buf::new(4096), 8192)).expect("room");
+            queue.reap(1, 1, &mut done);
+            other_queue.reap(1, 1, &mut done);
+            nr += 1;
+        }
+        assert_eq!((other.stats().depth, owner.stats().depth), (Some(1), None), "{spec}");
+        assert!(owner.stats().missed_windows > 0, "{spec}");
+        // All I/O ends, although a depth of 1 holds it back.
+        let nr_before = done.len();
+        for nth in 0..8 {
+            other_queue.submit_for(&other, Io::read(Buf::new(4096), 8192 * nth)).expect("room");
+        }
+        other_queue.reap(8, 8, &mut done);
+        assert_eq!(done.len(), nr_before + 8, "{spec}");
+        assert!(other.stats().limit_waits > 0, "{spec}");
+        owner.set_limits(&Limits::default()).expect("no limits are good limits");
+        other.read_at(&mut [0; 4096], 0).expect("a good read");
+        assert_eq!(other.stats().depth, None, "{spec}");
+    }
+}
+
 /// Threads read for owners that come and go, and whose limits and weights change, while the disk is
 /// frozen again and again.
 #[test]
@@ -217,11 +258,16 @@ fn owners_change_under_load() {
         let mut numbers = Numbers(77);
         while !is_over.load(Ordering::Relaxed) {
             let owner = disk.owner(&format!("{}", numbers.below(4))).expect("few owners");
-            match numbers.below(5) {
+            match numbers.below(7) {
                 0 => _ = owner.remove(),
                 1 => owner.set_weight(1 + numbers.below(1000) as u32).expect("one context"),
                 2 => owner.set_limits(&Limits::default()).expect("good limits"),
                 3 => owner.set_limits(&iops(20_000)).expect("good limits"),
+                4 => owner.set_limits(&goal(1 + numbers.below(100))).expect("good limits"),
+                5 => {
+                    let by = [WeightBy::Bytes, WeightBy::Ios, WeightBy::Cost];
+                    disk.set_weight_by(by[numbers.below(3) as usize], CostModel::default());
+                }
                 _ => drop(disk.freeze().expect("no other hold")),
             }
             std::thread::sleep(Duration::from_micros(200));

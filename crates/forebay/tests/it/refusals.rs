@@ -39,13 +39,14 @@ fn specs() {
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
     check_open(
         "null:1M?colour=red",
-        "unknown key `colour` for driver `null`; valid keys: async_depth, device_depth, elide, \
-         exclusive, fifo_batch, fifo_expire_async, fifo_expire_sync, flush, flush_pending_ms, \
-         front_merges, fua, io_timeout_grace_ms, io_timeout_ms, iostats, kick, kick_ns, \
-         logical_block_size, max_budget, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
-         nr_requests, plug, prio_aging_expire, queue_depth, read_expire, read_lat_nsec, read_only, \
-         reserved_tags, run_queue, scheduler, service, slice_idle_us, tag_need, tag_set, \
-         timeout_sync, wake, write_expire, write_lat_nsec, writes_starved",
+        "unknown key `colour` for driver `null`; valid keys: async_depth, cost_read_byte_ps, \
+         cost_read_io_ns, cost_write_byte_ps, cost_write_io_ns, device_depth, elide, exclusive, \
+         fifo_batch, fifo_expire_async, fifo_expire_sync, flush, flush_pending_ms, front_merges, \
+         fua, io_timeout_grace_ms, io_timeout_ms, iostats, kick, kick_ns, logical_block_size, \
+         max_budget, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, nr_requests, plug, \
+         prio_aging_expire, queue_depth, read_expire, read_lat_nsec, read_only, reserved_tags, \
+         run_queue, scheduler, service, slice_idle_us, tag_need, tag_set, timeout_sync, wake, \
+         weight_by, write_expire, write_lat_nsec, writes_starved",
     );
     values();
 }
@@ -74,14 +75,15 @@ fn values() {
     );
     check_open(
         "model:nvme?colour=red",
-        "unknown key `colour` for driver `model`; valid keys: async_depth, bytes_per_s, data, \
+        "unknown key `colour` for driver `model`; valid keys: async_depth, bytes_per_s, \
+         cost_read_byte_ps, cost_read_io_ns, cost_write_byte_ps, cost_write_io_ns, data, \
          device_depth, elide, exclusive, fifo_batch, fifo_expire_async, fifo_expire_sync, flush, \
          flush_pending_ms, front_merges, fua, io_timeout_grace_ms, io_timeout_ms, iostats, kick, \
          latency_ns, logical_block_size, max_budget, max_sectors_kb, nomerges, nr_bios, \
          nr_channels, nr_hw_queues, nr_requests, plug, prio_aging_expire, queue_depth, \
          read_expire, read_lat_nsec, read_only, reserved_tags, run_queue, scheduler, seed, \
-         service, size, slice_idle_us, tag_need, tag_set, timeout_sync, wake, write_expire, \
-         write_lat_nsec, writes_starved",
+         service, size, slice_idle_us, tag_need, tag_set, timeout_sync, wake, weight_by, \
+         write_expire, write_lat_nsec, writes_starved",
     );
     check_open(
         "ram:1M?scheduler=mq-deadline&nr_hw_queues=2",
@@ -209,14 +211,15 @@ fn files() {
     );
     check_open(
         &format!("{path}?size=1G"),
-        "unknown key `size` for driver `file`; valid keys: async_depth, capacity, device_depth, \
+        "unknown key `size` for driver `file`; valid keys: async_depth, capacity, \
+         cost_read_byte_ps, cost_read_io_ns, cost_write_byte_ps, cost_write_io_ns, device_depth, \
          direct, elide, engine, exclusive, fifo_batch, fifo_expire_async, fifo_expire_sync, \
          fixed_buffers, flush, flush_pending_ms, front_merges, fua, io_timeout_grace_ms, \
          io_timeout_ms, iostats, kick, lock, max_budget, max_sectors_kb, nomerges, nr_bios, \
-         nr_hw_queues, nr_requests, nr_threads, plug, prio_aging_expire, queue_depth, read_expire, \
-         read_lat_nsec, read_only, reserved_tags, run_queue, scheduler, service, slice_idle_us, \
-         sqpoll, sqpoll_idle_ms, tag_need, tag_set, takeover_wait_ms, timeout_sync, wake, \
-         write_expire, write_lat_nsec, writes_starved",
+         nr_hw_queues, nr_requests, nr_threads, plug, prio_aging_expire, queue_depth, \
+         read_expire, read_lat_nsec, read_only, reserved_tags, run_queue, scheduler, service, \
+         slice_idle_us, sqpoll, sqpoll_idle_ms, tag_need, tag_set, takeover_wait_ms, \
+         timeout_sync, wake, weight_by, write_expire, write_lat_nsec, writes_starved",
     );
     check_open(
         &format!("{path}?engine=fast"),

@@ -60,53 +60,68 @@ const READERS: &str = "filename=model:hdd rw=read iodepth=1 weight=50 scheduler=
 const DEEP: &str =
     "filename=model:hdd iodepth=16 scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
 
+/// Clones with a weight that wait for one tag, whose I/Os have several sizes.
+const WEIGHTS: &str = "queue_depth=1 weight=50 bsrange=4k-16k";
+
+/// Two clones beside a third, on a device so slow that the load takes several windows of a goal.
+const SLOW_PEERS: &str = "filename=model:nvme?latency_ns=100000000 queue_depth=4 [b] size=128k \
+                          rw=randrw filename=model:nvme?latency_ns=100000000 queue_depth=4";
+
+/// A device so slow that the load takes several of the seconds after which kyber tunes.
+const SLOW_KYBER: &str =
+    "filename=model:nvme?latency_ns=400000000 iodepth=16 scheduler=kyber device_depth=8";
+
+/// Examples that replace those for bench: the option, the options that it needs to have an
+/// effect, and its value.
+const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
+    ("filename", "", "model:nvme"),
+    ("reserved_tags", "queue_depth=4", "2"),
+    ("elide", "fsync=1", "on"),
+    ("weight", "queue_depth=1", "50"),
+    ("throttle_bps", "", "64k"),
+    ("throttle_read_bps", "", "64k"),
+    ("throttle_write_bps", "", "64k"),
+    ("throttle_bps_burst", "throttle_bps=64k", "7"),
+    ("throttle_read_bps_burst", "throttle_read_bps=64k", "7"),
+    ("throttle_write_bps_burst", "throttle_write_bps=64k", "7"),
+    ("throttle_latency_target_us", SLOW_PEERS, "1"),
+    ("flush", "fsync=1 filename=model:sata", "tail"),
+    ("nomerges", "rw=read iodepth_batch=4", "2"),
+    ("plug", "rw=read iodepth_batch=4", "none"),
+    ("max_sectors_kb", "bs=64k", "4"),
+    ("io_timeout_ms", "filename=model:nvme?latency_ns=5000000", "1"),
+    ("io_timeout_grace_ms", "filename=model:nvme?latency_ns=5000000 io_timeout_ms=1", "1"),
+    ("scheduler", "iodepth=16 queue_depth=4", "mq-deadline"),
+    ("device_depth", "iodepth=16 scheduler=mq-deadline", "1"),
+    ("fifo_batch", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
+    ("read_expire", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+    ("write_expire", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+    ("writes_starved", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
+    (
+        "front_merges",
+        "rw=randread iodepth=32 scheduler=mq-deadline device_depth=1 nr_requests=64",
+        "off",
+    ),
+    ("async_depth", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
+    ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
+    ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
+    ("slice_idle_us", READERS, "0"),
+    ("max_budget", READERS, "16"),
+    ("timeout_sync", READERS, "0"),
+    ("fifo_expire_sync", DEEP, "0"),
+    ("fifo_expire_async", DEEP, "0"),
+    ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
+    ("weight_by", WEIGHTS, "ios"),
+    ("cost_read_io_ns", WEIGHTS, "1000000"),
+    ("cost_read_byte_ps", WEIGHTS, "1000000"),
+    ("cost_write_io_ns", WEIGHTS, "1000000"),
+    ("cost_write_byte_ps", WEIGHTS, "1000000"),
+];
+
 #[test]
 fn every_option_changes_the_simulation_or_is_refused() {
     /// Options whose example matches the simulator's fixed behaviour.
     const AS_IT_IS: &[&str] = &["direct", "buffered", "thread", "group_reporting", "stonewall"];
-    /// A device so slow that the load takes several of the seconds after which kyber tunes.
-    const SLOW_KYBER: &str =
-        "filename=model:nvme?latency_ns=400000000 iodepth=16 scheduler=kyber device_depth=8";
-    /// Examples that replace those for bench: the option, the options that it needs to have an
-    /// effect, and its value.
-    const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
-        ("filename", "", "model:nvme"),
-        ("reserved_tags", "queue_depth=4", "2"),
-        ("elide", "fsync=1", "on"),
-        ("weight", "queue_depth=1", "50"),
-        ("throttle_bps", "", "64k"),
-        ("throttle_read_bps", "", "64k"),
-        ("throttle_write_bps", "", "64k"),
-        ("throttle_bps_burst", "throttle_bps=64k", "7"),
-        ("throttle_read_bps_burst", "throttle_read_bps=64k", "7"),
-        ("throttle_write_bps_burst", "throttle_write_bps=64k", "7"),
-        ("flush", "fsync=1 filename=model:sata", "tail"),
-        ("nomerges", "rw=read iodepth_batch=4", "2"),
-        ("plug", "rw=read iodepth_batch=4", "none"),
-        ("max_sectors_kb", "bs=64k", "4"),
-        ("io_timeout_ms", "filename=model:nvme?latency_ns=5000000", "1"),
-        ("io_timeout_grace_ms", "filename=model:nvme?latency_ns=5000000 io_timeout_ms=1", "1"),
-        ("scheduler", "iodepth=16 queue_depth=4", "mq-deadline"),
-        ("device_depth", "iodepth=16 scheduler=mq-deadline", "1"),
-        ("fifo_batch", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
-        ("read_expire", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
-        ("write_expire", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
-        ("writes_starved", "iodepth=16 scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
-        (
-            "front_merges",
-            "rw=randread iodepth=32 scheduler=mq-deadline device_depth=1 nr_requests=64",
-            "off",
-        ),
-        ("async_depth", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
-        ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
-        ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
-        ("slice_idle_us", READERS, "0"),
-        ("max_budget", READERS, "16"),
-        ("timeout_sync", READERS, "0"),
-        ("fifo_expire_sync", DEEP, "0"),
-        ("fifo_expire_async", DEEP, "0"),
-        ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
-    ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";
     let mut runs = HashMap::new();
     for spec in OPTIONS.iter().filter(|spec| !spec.is_of_run() && spec.name != "name") {

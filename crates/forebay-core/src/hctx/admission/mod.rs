@@ -8,6 +8,7 @@
 
 mod classes;
 pub(super) mod gather;
+mod outstanding;
 mod owned;
 mod owner_queues;
 mod thread_queues;
@@ -85,7 +86,7 @@ impl Admission {
         !self.has_classes
             && self.classes.is_empty()
             && self.threads.is_none()
-            && self.owned.as_ref().is_none_or(OwnedQueues::is_empty)
+            && self.owned.as_ref().is_none_or(OwnedQueues::may_pass)
     }
 
     /// Returns whether no admitted request waits here. Requests that wait for their owner are not
@@ -163,7 +164,10 @@ impl HardwareContext {
         let admission = self.admission.get_or_insert_with(|| Admission::unneeded(policy));
         match &mut admission.owned {
             Some(owned) => owned.set_owners(owners, by, model),
-            None => admission.owned = Some(OwnedQueues::new(owners, by, model)),
+            None => {
+                let nr_tags = self.tags.nr_requests();
+                admission.owned = Some(OwnedQueues::new(owners, by, model, nr_tags));
+            }
         }
         self.fast_turn = FastTurn::None;
     }
@@ -195,10 +199,16 @@ impl HardwareContext {
         }
     }
 
-    /// Returns the time at which a limit may let a request go (OW6).
+    /// Returns the time at which a limit may let a request go (OW6). At once, if nothing else
+    /// brings a turn, and a depth has become free after the last request was tried.
     #[inline]
-    pub(super) fn limits_next_ns(&self) -> u64 {
+    pub(super) fn limits_next_ns(&self, now: u64) -> u64 {
         match self.owned() {
+            Some(owned)
+                if owned.is_depth_freed() && self.nr_awaited() == 0 && !self.has_waiting() =>
+            {
+                now + 1
+            }
             Some(owned) if !plants!(ForgetDeadline) => owned.next_ns(),
             _ => NO_DEADLINE,
         }
@@ -207,6 +217,18 @@ impl HardwareContext {
     /// Returns the owners of the disk, if it has or had any.
     pub(super) fn owners(&self) -> Option<&Owners> {
         self.owned().map(OwnedQueues::owners)
+    }
+
+    /// Records that a bio has ended that was marked when it left the queue of its owner. Its
+    /// request left the plug, or the last limit let it go, at `unplugged_ns`.
+    pub(super) fn end_outstanding(&mut self, bio: &QueuedBio, unplugged_ns: u64, now: u64) {
+        if let Some(node) = bio.outstanding()
+            && let Some(Admission { owned: Some(owned), .. }) = self.admission.as_deref_mut()
+        {
+            let is_timed = bio.result().is_ok() && unplugged_ns != 0;
+            let latency_ns = is_timed.then(|| now.saturating_sub(unplugged_ns));
+            owned.end_outstanding(node, latency_ns, now);
+        }
     }
 
     #[inline]
@@ -225,7 +247,7 @@ impl HardwareContext {
     }
 
     /// Charges a NOWAIT request to its owner. Returns `None` if it would have to wait.
-    pub(super) fn charge_nowait(&mut self, rq: &Request, now: u64) -> Option<OwnerCharge> {
+    pub(super) fn charge_nowait(&mut self, rq: &mut Request, now: u64) -> Option<OwnerCharge> {
         let admission = self.admission.as_deref_mut();
         match admission {
             Some(Admission { owned: Some(owned), classes, .. })
@@ -435,6 +457,9 @@ impl HardwareContext {
         }
         if let Some(admission) = &mut self.admission {
             admission.classes.set_nr_reserved(nr_reserved);
+            if let Some(owned) = &mut admission.owned {
+                owned.set_nr_tags(nr_requests);
+            }
         }
     }
 }

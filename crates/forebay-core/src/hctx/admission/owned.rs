@@ -16,9 +16,13 @@
 //!   does a request that may have a reserved tag, because other I/O may depend on it.
 //! - OW6 while a limit holds requests back, there is a deadline: the earliest time at which one of
 //!   them may leave.
+//! - OW7 a request leaves its queue only if fewer requests of its owner have left and not ended
+//!   than the latency goals of other owners allow (LG3), and the same holds for each owner above.
+//!   It is held back as by a limit, but until one of these requests ends (`outstanding.rs`). The
+//!   depth is at least 1, so the completion that lets it go is under way in the same context.
 //!
 //! Each hardware context has its own queues. Limits hold for all contexts together, because these
-//! share the buckets. Weights hold within a context.
+//! share the buckets. Weights, and the depths of OW7, hold within a context.
 //!
 //! A turn costs one charge for each owner that a limit begins to hold back, and nothing for those
 //! that wait already.
@@ -26,6 +30,7 @@
 //! Counterparts in Linux: `struct throtl_service_queue` (`block/blk-throttle.c`), where bios wait
 //! too before they reach a scheduler; and the service trees of `block/bfq-wf2q.c`.
 
+use super::outstanding::{Outstanding, UNOWNED};
 use crate::hctx::turned::NO_DEADLINE;
 use crate::owner::{
     CostModel, FairId, FairQueue, Owner, OwnerCharge, Owners, RetryAt, WEIGHT_DEFAULT, WeightBy,
@@ -47,8 +52,11 @@ pub(super) struct OwnedQueues {
     queues: Vec<Queue>,
     /// The number of each owner, by its index in the fair order.
     numbers: Vec<u32>,
+    outstanding: Outstanding,
     /// The numbers of the owners that a limit holds back.
     held_back: Vec<u32>,
+    /// The numbers of the owners that a depth holds back (OW7).
+    held_by_depth: Vec<u32>,
     /// The earliest time at which one of them may leave.
     next_ns: u64,
     nr_waiting: usize,
@@ -63,10 +71,23 @@ struct Queue {
     fair: Option<FairId>,
     /// `None` for requests without an owner.
     owner: Option<Arc<Owner>>,
-    /// A limit holds the requests back until this time.
-    held_until_ns: Option<u64>,
-    /// How many of the oldest requests a limit has held back.
+    /// The node of the owner in [`Outstanding`].
+    node: u32,
+    held: Held,
+    /// How many of the oldest requests were held back.
     nr_held_back: usize,
+}
+
+/// The reason why the requests of an owner are held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Held {
+    /// Nothing: the owner is in the fair order, if it has requests.
+    #[default]
+    No,
+    /// A limit, until this time.
+    Limit(u64),
+    /// The depth that the latency goals of others leave (OW7).
+    Depth,
 }
 
 #[derive(Debug)]
@@ -88,7 +109,7 @@ pub(super) struct Released {
 pub(super) enum Cause {
     /// It has not waited: it leaves in the turn in which it came.
     None,
-    /// A limit has held it back.
+    /// A limit has held it back, or a depth (OW7).
     Limit,
     /// It has waited for its turn among the owners.
     Turn,
@@ -115,8 +136,8 @@ impl Queue {
 }
 
 impl OwnedQueues {
-    /// Creates queues for these owners.
-    pub(super) fn new(owners: Owners, by: WeightBy, model: CostModel) -> OwnedQueues {
+    /// Creates queues for these owners, in a context with this many tags.
+    pub(super) fn new(owners: Owners, by: WeightBy, model: CostModel, nr_tags: u32) -> OwnedQueues {
         let mut queues = OwnedQueues {
             owners: Owners::default(),
             by,
@@ -124,13 +145,15 @@ impl OwnedQueues {
             fair: FairQueue::new(),
             queues: Vec::new(),
             numbers: Vec::new(),
+            outstanding: Outstanding::new(nr_tags),
             held_back: Vec::new(),
+            held_by_depth: Vec::new(),
             next_ns: NO_DEADLINE,
             nr_waiting: 0,
             turn: 0,
         };
         let fair = queues.fair.add(None, WEIGHT_DEFAULT);
-        queues.queues.push(Queue { fair: Some(fair), ..Queue::default() });
+        queues.queues.push(Queue { fair: Some(fair), node: UNOWNED, ..Queue::default() });
         queues.note_number(fair, 0);
         queues.set_owners(owners, by, model);
         queues
@@ -139,6 +162,9 @@ impl OwnedQueues {
     /// Replaces the owners, and takes over their weights. Requests of an owner that was removed go
     /// on without one. Limits that hold requests back are tried again.
     pub(super) fn set_owners(&mut self, owners: Owners, by: WeightBy, model: CostModel) {
+        if (self.by, self.model) != (by, model) {
+            self.fair.restart();
+        }
         (self.by, self.model) = (by, model);
         let nr = owners.iter().map(|owner| owner.id().number() as usize + 1).max().unwrap_or(1);
         if self.queues.len() < nr {
@@ -153,20 +179,21 @@ impl OwnedQueues {
             let fair = match self.queues[number].fair {
                 Some(fair) => fair,
                 None => {
-                    let parent = owner.parent().map(|up| up.id().number() as usize);
-                    let parent = parent.and_then(|number| self.queues[number].fair);
-                    let fair = self.fair.add(parent, owner.weight());
+                    let parent = owner.parent().map(|up| &self.queues[up.id().number() as usize]);
+                    let node = self.outstanding.add(parent.map(|queue| queue.node), owner);
+                    let fair = self.fair.add(parent.and_then(|queue| queue.fair), owner.weight());
                     self.note_number(fair, number as u32);
-                    self.queues[number].fair = Some(fair);
-                    self.queues[number].owner = Some(Arc::clone(owner));
+                    let (fair_id, owner) = (Some(fair), Some(Arc::clone(owner)));
+                    self.queues[number] = Queue { fair: fair_id, owner, node, ..Queue::default() };
                     fair
                 }
             };
             self.fair.set_weight(fair, owner.weight());
         }
+        self.outstanding.set_owners(&owners);
         self.owners = owners;
         for number in self.held_back.iter() {
-            self.queues[*number as usize].held_until_ns = Some(0);
+            self.queues[*number as usize].held = Held::Limit(0);
         }
         self.next_ns = if self.held_back.is_empty() { NO_DEADLINE } else { 0 };
     }
@@ -182,12 +209,14 @@ impl OwnedQueues {
         for owner in gone {
             let number = owner.id().number();
             self.held_back.retain(|held| *held != number);
+            self.held_by_depth.retain(|held| *held != number);
             let queue = core::mem::take(&mut self.queues[number as usize]);
             let Some(fair) = queue.fair else { continue };
-            if !queue.requests.is_empty() && queue.held_until_ns.is_none() {
+            if !queue.requests.is_empty() && queue.held == Held::No {
                 self.fair.cancel(fair);
             }
             self.fair.remove(fair);
+            self.outstanding.remove(queue.node);
             self.nr_waiting -= queue.requests.len();
             queue.requests.into_iter().for_each(|waiting| self.push(0, waiting));
         }
@@ -246,34 +275,55 @@ impl OwnedQueues {
         let queue = &mut self.queues[number];
         queue.requests.push_back(waiting);
         self.nr_waiting += 1;
-        match (queue.held_until_ns, queue.fair) {
-            (Some(_), _) => queue.nr_held_back = queue.requests.len(),
-            (None, Some(fair)) if queue.requests.len() == 1 => self.fair.enqueue(fair),
+        match (queue.held, queue.fair) {
+            (Held::Limit(_) | Held::Depth, _) => queue.nr_held_back = queue.requests.len(),
+            (Held::No, Some(fair)) if queue.requests.len() == 1 => self.fair.enqueue(fair),
             _ => {}
         }
     }
 
     /// Returns the next request that may go, in the fair order. If the device is gone, no limit
-    /// counts (OW4).
+    /// and no depth count (OW4).
     pub(super) fn release(&mut self, now: u64, is_gone: bool) -> Option<Released> {
         if now >= self.next_ns || is_gone && !self.held_back.is_empty() {
             self.retry_held_back(now, is_gone);
         }
+        let has_goals = self.outstanding.has_goals() && !is_gone;
         loop {
-            let fair = self.fair.next()?;
+            let is_freed = self.outstanding.take_freed() && !plants!(ForgetFreed);
+            if !self.held_by_depth.is_empty() && (is_freed || is_gone) {
+                self.retry_held_by_depth(now, is_gone);
+            }
+            let fair = match self.fair.next() {
+                Some(fair) => fair,
+                // To find the owners that wait was enough to end a window.
+                None if self.is_depth_freed() => continue,
+                None => return None,
+            };
             let number = self.numbers[fair.index()];
             let queue = &mut self.queues[number as usize];
+            if has_goals && !self.outstanding.may_leave(queue.node, now) && !plants!(PassDepth) {
+                queue.held = Held::Depth;
+                queue.nr_held_back = queue.requests.len();
+                self.held_by_depth.push(number);
+                self.fair.hold_back(fair);
+                continue;
+            }
             let rq = &queue.requests.front().expect("an owner in the fair order has requests").rq;
             if !is_gone && let Err(at) = queue.charge(rq, now) {
                 let until_ns = at.0.max(now + 1);
-                queue.held_until_ns = Some(until_ns);
+                queue.held = Held::Limit(until_ns);
                 queue.nr_held_back = queue.requests.len();
                 self.held_back.push(number);
                 self.next_ns = self.next_ns.min(until_ns);
                 self.fair.hold_back(fair);
                 continue;
             }
-            let waiting = queue.requests.pop_front().expect("it has just been looked at");
+            let mut waiting = queue.requests.pop_front().expect("it has just been looked at");
+            if has_goals {
+                self.outstanding.leave(queue.node);
+                waiting.rq.note_outstanding(queue.node);
+            }
             let cause = match queue.nr_held_back.checked_sub(1) {
                 Some(left) => {
                     queue.nr_held_back = left;
@@ -296,11 +346,17 @@ impl OwnedQueues {
         }
     }
 
-    /// Charges a request as if it had been kept and released, while no other request waits. Returns
+    /// Returns whether requests may [`pass`](Self::pass): none waits, and no latency goal counts
+    /// those that have left (OW7).
+    pub(super) fn may_pass(&self) -> bool {
+        self.is_empty() && !self.outstanding.has_goals()
+    }
+
+    /// Charges a request as if it had been kept and released, while requests may pass. Returns
     /// false if a limit refuses it. The caller then keeps it.
     #[inline]
     pub(super) fn pass(&mut self, rq: &Request, now: u64) -> bool {
-        debug_assert!(self.is_empty());
+        debug_assert!(self.may_pass());
         let queue = match self.queues.get(rq.origin.owner() as usize) {
             Some(queue) if queue.fair.is_some() => queue,
             _ => &self.queues[0],
@@ -314,10 +370,11 @@ impl OwnedQueues {
         true
     }
 
-    /// Returns the cost of a request in the fair order.
+    /// Returns the cost of a request in the fair order. One without a cost would go before all
+    /// others.
     #[inline]
     fn cost(&self, rq: &Request) -> u64 {
-        self.model.cost(self.by, rq.op, rq.nr_bios, rq.len)
+        self.model.cost(self.by, rq.op, rq.nr_bios, rq.len).max(1)
     }
 
     /// Returns the owners to the fair order whose time has come.
@@ -327,28 +384,70 @@ impl OwnedQueues {
         *next_ns = NO_DEADLINE;
         held_back.retain(|number| {
             let queue = &mut queues[*number as usize];
-            let until_ns = queue.held_until_ns.expect("a limit holds it back");
+            let Held::Limit(until_ns) = queue.held else { unreachable!("a limit holds it back") };
             if until_ns > now && !is_gone {
                 *next_ns = until_ns.min(*next_ns);
                 return true;
             }
-            queue.held_until_ns = None;
+            queue.held = Held::No;
             fair.enqueue(queue.fair.expect("its owner is among the owners"));
             false
         });
     }
 
+    /// Returns the owners to the fair order whose requests no depth holds back any more.
+    #[inline(never)]
+    fn retry_held_by_depth(&mut self, now: u64, is_gone: bool) {
+        let OwnedQueues { held_by_depth, queues, fair, outstanding, .. } = self;
+        let has_goals = outstanding.has_goals() && !is_gone;
+        held_by_depth.retain(|number| {
+            let queue = &mut queues[*number as usize];
+            if has_goals && !outstanding.may_leave(queue.node, now) {
+                return true;
+            }
+            queue.held = Held::No;
+            fair.enqueue(queue.fair.expect("its owner is among the owners"));
+            false
+        });
+    }
+
+    /// Records that a request has ended which was counted at this node ([`Outstanding`]).
+    pub(super) fn end_outstanding(&mut self, node: u32, latency_ns: Option<u64>, now: u64) {
+        if !plants!(KeepOutstanding) {
+            self.outstanding.end(node, latency_ns, now);
+        }
+    }
+
+    /// Returns whether requests have ended since a depth held others back, so that these may leave.
+    pub(super) fn is_depth_freed(&self) -> bool {
+        !self.held_by_depth.is_empty() && self.outstanding.is_freed()
+    }
+
+    /// Sets the number of tags that may be in use.
+    pub(super) fn set_nr_tags(&mut self, nr_tags: u32) {
+        self.outstanding.set_full(nr_tags);
+    }
+
     /// Charges a NOWAIT request that would be issued now. Returns `None` if it had to wait: a limit
-    /// refuses it, or another request of any owner waits for its turn.
-    pub(super) fn charge_nowait(&mut self, rq: &Request, now: u64) -> Option<OwnerCharge> {
+    /// or a depth refuses it, or another request of any owner waits for its turn.
+    pub(super) fn charge_nowait(&mut self, rq: &mut Request, now: u64) -> Option<OwnerCharge> {
         let queue = &self.queues[self.number_of(rq)];
-        if self.fair.next().is_some() || !queue.requests.is_empty() {
+        let has_goals = self.outstanding.has_goals();
+        if self.fair.next().is_some()
+            || !queue.requests.is_empty()
+            || has_goals && !self.outstanding.may_leave(queue.node, now)
+        {
             return None;
         }
-        match &queue.owner {
-            None => Some(OwnerCharge::NONE),
-            Some(owner) => owner.charge(rq.op, rq.nr_bios, rq.len, now).ok(),
+        let charge = match &queue.owner {
+            None => OwnerCharge::NONE,
+            Some(owner) => owner.charge(rq.op, rq.nr_bios, rq.len, now).ok()?,
+        };
+        if has_goals {
+            self.outstanding.leave(queue.node);
+            rq.note_outstanding(queue.node);
         }
+        Some(charge)
     }
 
     /// Takes back the charge of a NOWAIT request that was not issued. `number` is that of the owner

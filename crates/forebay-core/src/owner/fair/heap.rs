@@ -58,6 +58,20 @@ impl FairQueue {
         });
     }
 
+    /// Sets all start tags to 0, in the order that they have.
+    pub(super) fn equalize_starts(&mut self) {
+        for parent in 0..self.nodes.len() {
+            let first = self.nr_starts;
+            self.nr_starts += self.nodes[parent].ready.len() as u64;
+            self.with_heap(parent, |nodes, ready| {
+                ready.sort_unstable_by_key(|entry| (entry.start, entry.order));
+                for (place, order) in (0..ready.len()).zip(first..) {
+                    put(nodes, ready, place, Ready { start: 0, order, ..ready[place] });
+                }
+            });
+        }
+    }
+
     /// Calls `change` with the heap of a node, and with all nodes.
     fn with_heap(&mut self, parent: usize, change: impl FnOnce(&mut [Node], &mut [Ready])) {
         let mut ready: Vec<Ready> = core::mem::take(&mut self.nodes[parent].ready);

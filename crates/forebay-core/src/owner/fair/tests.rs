@@ -443,3 +443,26 @@ fn io_that_passes_counts_as_if_it_had_been_queued() {
         assert_eq!(tags(&fair), tags(&queued));
     }
 }
+
+#[test]
+fn restart_forgets_costs_and_keeps_the_order() {
+    let mut fair = FairQueue::new();
+    let owners = [100, 100, 100].map(|weight| fair.add(None, weight));
+    let child = fair.add(Some(owners[2]), 100);
+    for owner in [child, owners[1], owners[0]] {
+        (0..30).for_each(|_| fair.enqueue(owner));
+    }
+    fair.charge(owners[1], 50_000);
+    fair.charge(child, 9_000_000);
+    fair.restart();
+    let mut order = Vec::new();
+    for _ in 0..12 {
+        let next = fair.next().expect("I/O is queued");
+        fair.charge(next, 1);
+        order.push(next);
+    }
+    // Before, the child would have waited for 9 million I/Os of the others.
+    assert_eq!(order[..3], [owners[0], owners[1], child], "the order of their tags");
+    assert_eq!(order[3..6], order[..3], "each in turn");
+    assert_eq!(order.iter().filter(|owner| **owner == child).count(), 4);
+}

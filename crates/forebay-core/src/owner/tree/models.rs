@@ -12,7 +12,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 
 /// Returns an owner with a limit on bytes, or without one.
 fn owner(id: u32, parent: Option<Arc<Owner>>, burst: Option<u64>) -> Arc<Owner> {
-    let owner = Owner::new(OwnerId(id), "", parent, WEIGHT_DEFAULT, 0);
+    let owner = Owner::new(OwnerId(id), "", parent, Arc::default(), 0);
     if burst.is_some() {
         let mut limits = Limits::default();
         limits.both.bps = Rate { per_s: 1, burst };

@@ -8,7 +8,9 @@
 use super::Shared;
 use crate::error::OwnerError;
 use crate::sys::clock;
-use forebay_core::{Emulation, Limits, Owner, OwnerId, WEIGHT_MAX, WEIGHT_MIN};
+use forebay_core::{
+    CostModel, Emulation, Limits, Owner, OwnerId, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
+};
 use std::sync::Arc;
 
 impl Shared {
@@ -80,6 +82,12 @@ impl Shared {
         owner.set_weight(weight);
         self.publish_owners();
         Ok(())
+    }
+
+    /// Sets the measure of weights.
+    pub(crate) fn set_weight_measure(&self, by: WeightBy, cost: CostModel) {
+        *self.owners.measure() = (by, cost);
+        self.publish_owners();
     }
 
     /// Removes an owner, if it is still this one that has the number.

@@ -38,6 +38,11 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("timeout_sync", "device=hdd scheduler=bfq", "0"),
     ("fifo_expire_sync", TURNING_BFQ, "0"),
     ("fifo_expire_async", TURNING_BFQ, "0"),
+    ("weight_by", "queue_depth=1", "ios"),
+    ("cost_read_io_ns", "queue_depth=1", "1000000"),
+    ("cost_read_byte_ps", "queue_depth=1", "1000000"),
+    ("cost_write_io_ns", "queue_depth=1", "1000000"),
+    ("cost_write_byte_ps", "queue_depth=1", "1000000"),
     ("flush", "device=sata", "tail"),
     ("elide", "device=sata", "on"),
     ("max_sectors_kb", "", "16"),
@@ -67,6 +72,10 @@ const JOB: &str = "[a]\nrw=rw\nbs=16k\nsize=8m\nio_size=1m\niodepth=16\niodepth_
 
 /// Two owners that read, for the keys that have an effect among owners.
 const OWNERS: &str = "[a]\nrw=read\nbs=16k\nsize=8m\nio_size=1m\nweight=50\nnumjobs=2\n";
+
+/// A load of owners with weights, of reads and writes of several sizes.
+const WEIGHTED_JOB: &str = "[a]\nrw=randrw\nbsrange=4k-16k\nsize=1m\niodepth=16\nweight=50\n[b]\n\
+                            rw=randrw\nbs=4k\nsize=1m\niodepth=16\nweight=200\n";
 
 /// Returns all counts of a run with these settings.
 fn run(settings: &Settings) -> String {
@@ -120,7 +129,12 @@ fn every_key_of_a_spec_changes_the_run_or_is_refused() {
             let needs = || needs.split_whitespace();
             let pair = format!("{key}={value}");
             let among_owners = ["slice_idle_us", "max_budget", "timeout_sync"].contains(&key);
-            let load = if among_owners { OWNERS } else { JOB };
+            let is_of_weights = key == "weight_by" || key.starts_with("cost_");
+            let load = match (among_owners, is_of_weights) {
+                (true, _) => OWNERS,
+                (_, true) => WEIGHTED_JOB,
+                _ => JOB,
+            };
             let with = run_load(load, &settings(needs().chain([pair.as_str()])));
             assert!(with != run_load(load, &settings(needs())), "{pair} has no effect");
             continue;
