@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 use crate::scenario::owners::{GOAL_WINDOW_NS, NewOwner, OwnerSettings};
 use crate::scheduler::ThreadTimes;
 use crate::trace::Kind;
-use forebay_core::{BioFlags, CostModel, Limits, Op, Policy, SchedulerPolicy, WeightBy};
+use forebay_core::{BioFlags, CostModel, Limits, Op, Policy, Priority, SchedulerPolicy, WeightBy};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -92,7 +92,8 @@ fn run(policy: Policy, goal_us: u64, nr_owners: usize) -> Figures {
 }
 
 fn io(op: Op, block: u64, nr: u64) -> Io {
-    Io { op, flags: BioFlags::NONE, block, nr, cuts: Vec::new(), charge: None, point: 0 }
+    let priority = Priority::default();
+    Io { op, flags: BioFlags::NONE, priority, block, nr, cuts: Vec::new(), charge: None, point: 0 }
 }
 
 fn read(cpu: Cpu<'_>, figures: &RefCell<Figures>) {
