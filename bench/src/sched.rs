@@ -87,25 +87,19 @@ struct Virtual {
 /// A disk of 7,200 turns per minute, without NCQ.
 const HDD: &str = "hdd:seek_ns=1000000,stroke_ns=13500000,turn_ns=8333333,nr_sorted=1";
 
-const VIRTUAL: [Virtual; 4] = [
+const VIRTUAL: [Virtual; 9] = [
     Virtual {
         title: "A disk that turns, without NCQ: 32 random 4k reads in flight. Aim: 1.5 times",
         device: HDD,
         text: "[reads]\nrw=randread\nbs=4k\niodepth=32\nsize=900g\nruntime=60\n",
-        settings: &[
-            "scheduler=none queue_depth=1",
-            "scheduler=mq-deadline device_depth=1 nr_requests=64",
-        ],
+        settings: &["scheduler=none queue_depth=1", "scheduler=mq-deadline device_depth=1"],
     },
     Virtual {
         title: "The same disk: a random 4k read at a time beside sequential 64k writes, depth 32",
         device: HDD,
         text: "[global]\nruntime=60\nsize=900g\n[reads]\nrw=randread\nbs=4k\n\
                [writes]\nrw=write\nbs=64k\niodepth=32\n",
-        settings: &[
-            "scheduler=none queue_depth=1",
-            "scheduler=mq-deadline device_depth=1 nr_requests=64",
-        ],
+        settings: &["scheduler=none queue_depth=1", "scheduler=mq-deadline device_depth=1"],
     },
     Virtual {
         title: "The same beside sequential 8m writes, depth 32. Aims: a tenth of the p99 of the \
@@ -115,8 +109,39 @@ const VIRTUAL: [Virtual; 4] = [
                [writes]\nrw=write\nbs=8m\niodepth=32\n",
         settings: &[
             "scheduler=none queue_depth=1",
-            "scheduler=mq-deadline device_depth=1 nr_requests=2048 queue_depth=2048 fifo_batch=64",
+            "scheduler=mq-deadline device_depth=1",
+            "scheduler=mq-deadline device_depth=1 fifo_batch=64",
+            "scheduler=bfq device_depth=1",
         ],
+    },
+    Virtual {
+        title: "The same disk: random 1m reads of one job, in requests of 128k, with 64 tags",
+        device: HDD,
+        text: "[reads]\nrw=randread\nbs=1m\nsize=900g\nruntime=60\n",
+        settings: &["scheduler=mq-deadline queue_depth=64 max_sectors_kb=128"],
+    },
+    Virtual {
+        title: "The same reads of 64 jobs. Aim: 98 % of the throughput of one job",
+        device: HDD,
+        text: "[reads]\nrw=randread\nbs=1m\nsize=900g\nruntime=60\nnumjobs=64\n",
+        settings: &[
+            "scheduler=none queue_depth=64 max_sectors_kb=128",
+            "scheduler=mq-deadline queue_depth=64 max_sectors_kb=128",
+        ],
+    },
+    Virtual {
+        title: "The same disk: one sequential reader of 128k, alone",
+        device: HDD,
+        text: "[alone]\nrw=read\nbs=128k\nsize=400g\nruntime=60\n",
+        settings: &["scheduler=bfq device_depth=1"],
+    },
+    Virtual {
+        title: "The same disk: two such readers, of weights 1:4. Aims for bfq: bytes 1:4 within \
+                5 %, and together at least 85 % of one alone",
+        device: HDD,
+        text: "[global]\nruntime=60\nsize=400g\nbs=128k\nrw=read\n[light]\nweight=100\n\
+               [heavy]\noffset=450g\nweight=400\n",
+        settings: &["scheduler=bfq device_depth=1", "scheduler=mq-deadline device_depth=1"],
     },
     Virtual {
         title: "ssd-sas: a random 4k read at a time beside 64 jobs of random 256k writes, depth 8. \
@@ -130,6 +155,14 @@ const VIRTUAL: [Virtual; 4] = [
             "scheduler=kyber write_lat_nsec=500000000",
             "scheduler=kyber device_depth=16 nr_requests=1024",
         ],
+    },
+    Virtual {
+        title: "The same with a latency goal of 2 ms for the reads",
+        device: "ssd-sas",
+        text: "[global]\nruntime=60\nsize=900g\n[reads]\nrw=randread\nbs=4k\n\
+               throttle_latency_target_us=2000\n\
+               [writes]\nrw=randwrite\nbs=256k\niodepth=8\nnumjobs=64\n",
+        settings: &["scheduler=none"],
     },
 ];
 

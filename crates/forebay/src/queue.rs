@@ -459,7 +459,8 @@ impl BioQueue {
         if let Some(poll) = &self.poll
             && poll.signals_after(is_reaped)
         {
-            poll.signal_for(&self.ready, self.len);
+            let alarm = &self.shared.hctx(self.ctx.hctx()).alarm;
+            poll.signal_for(&self.ready, self.len, alarm);
         }
     }
 

@@ -37,8 +37,10 @@ impl Events {
 /// Returns the notes about a disk, on which the load ran with these events.
 pub(super) fn of(disk: &JobDisk, kinds: Kinds, events: &Events) -> Vec<String> {
     let mut default = JobDisk::new(disk.device.clone());
-    // Other defaults follow it.
+    // Other defaults follow these.
     default.policy.queue_depth = disk.policy.queue_depth;
+    default.policy.nr_requests = disk.policy.nr_requests;
+    default.policy.scheduler = disk.policy.scheduler;
     let mut notes = Vec::new();
     for knob in &KNOBS {
         let (value, of_device) = (value(disk, knob), value(&default, knob));

@@ -9,21 +9,28 @@
 
 use crate::tag::Tag;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Tags by start. Equal starts are in the order of their insertion.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct SortedTags {
     entries: Vec<(u64, Tag)>,
-    /// The place that the last search has found. Only a guess: entries may have moved since.
-    guess: Cell<usize>,
+    /// The place that the last search has found. Only a guess: entries may have moved since. An
+    /// atomic, so that the list stays `Sync`; any order will do for a guess.
+    guess: AtomicUsize,
+}
+
+impl Clone for SortedTags {
+    fn clone(&self) -> SortedTags {
+        SortedTags { entries: self.entries.clone(), guess: AtomicUsize::new(0) }
+    }
 }
 
 impl SortedTags {
     /// Returns the place of the first entry that starts at `start` or after it.
     #[inline]
     fn place_from(&self, start: u64) -> usize {
-        let guess = self.guess.get();
+        let guess = self.guess.load(Ordering::Relaxed);
         let is_before = |entry: Option<&(u64, Tag)>| entry.is_some_and(|entry| entry.0 < start);
         let last = guess.wrapping_sub(1);
         let follows = guess == 0 || is_before(self.entries.get(last));
@@ -36,7 +43,7 @@ impl SortedTags {
     #[inline(never)]
     fn search(&self, start: u64) -> usize {
         let place = self.entries.partition_point(|entry| entry.0 < start);
-        self.guess.set(place);
+        self.guess.store(place, Ordering::Relaxed);
         place
     }
 

@@ -2,6 +2,7 @@
 
 use crate::driver::Waiter;
 use crate::poll_handle::QueuePoll;
+use crate::runtime::alarm::Alarm;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::ready::Ready;
 use crate::sys::event::{AnyOf, Event};
@@ -35,7 +36,8 @@ pub(super) struct PollState {
     any: Arc<AnyOf>,
     waiter: Arc<dyn Waiter>,
     mode: PollMode,
-    /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
+    /// The driver has no descriptor, so the event stays signalled while bios are in the layer,
+    /// unless the alarm will wake the loop.
     no_poll_fd: bool,
     /// This thread has signalled the event and not cleared it since, so it need not signal again.
     /// No other thread clears it.
@@ -123,10 +125,12 @@ impl PollState {
     }
 
     /// Signals the event if the owner must reap. `len`: bios that were submitted and not reaped.
-    pub(super) fn signal_for(&self, ready: &RefCell<Ready>, len: usize) {
+    /// `alarm` is that of the context. While it is due for a limit, a loop that is woken before
+    /// could do nothing.
+    pub(super) fn signal_for(&self, ready: &RefCell<Ready>, len: usize, alarm: &Alarm) {
         let ready = ready.borrow();
-        let is_waiting = len > ready.len() && self.no_poll_fd;
-        if !ready.is_empty() || is_waiting {
+        let is_waiting = || len > ready.len() && self.no_poll_fd && !alarm.is_due();
+        if !ready.is_empty() || is_waiting() {
             self.signal();
         }
     }

@@ -191,6 +191,13 @@ impl Alarm {
         self.is_set.store(pending.timer, Ordering::Relaxed);
     }
 
+    /// Returns whether the timer runs, or has expired and was not stopped. If a turn of another
+    /// thread stops it meanwhile, that turn finishes the work or starts the timer again (B2).
+    pub(crate) fn is_due(&self) -> bool {
+        // Relaxed: the caller's own turn has left the work, and has started the timer.
+        self.at_ns.load(Ordering::Relaxed) != NEVER
+    }
+
     /// Returns whether the alarm is readable now, or soon because the driver was busy. The result
     /// is a guess.
     pub(crate) fn is_set(&self) -> bool {

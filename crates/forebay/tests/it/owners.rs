@@ -143,6 +143,28 @@ fn higher_limit_wakes_an_event_loop_on_an_owned_context() {
     other.join().expect("no panic");
 }
 
+/// A loop that spins would come round some thousand times.
+#[test]
+fn event_loop_sleeps_while_a_limit_holds_io_back() {
+    for spec in ["null:1M?nr_hw_queues=1", "null:1M?nr_hw_queues=2", "ram:1M?nr_hw_queues=2"] {
+        let disk = open(spec);
+        let owner = disk.owner("a").expect("a new owner");
+        owner.set_limits(&iops(100)).expect("good limits");
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        for nth in 0..6 {
+            queue.submit_for(&owner, Io::read(Buf::new(4096), 8192 * nth)).expect("room");
+        }
+        let mut nr_rounds = 0;
+        while done.len() < 6 {
+            await_readable(queue.poll_fd().expect("a descriptor"), spec);
+            queue.reap(0, 6, &mut done);
+            nr_rounds += 1;
+        }
+        // Each I/O wakes the loop, and its alarm may expire a moment early.
+        assert!(nr_rounds <= 30, "{spec}: {nr_rounds}");
+    }
+}
+
 #[test]
 fn owners_are_found_by_their_names() {
     let disk = open("ram:1M");
