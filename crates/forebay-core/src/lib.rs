@@ -22,6 +22,7 @@ extern crate alloc;
 extern crate std;
 
 mod bio;
+mod cost;
 mod ctx;
 mod defer;
 mod driver;
@@ -57,6 +58,7 @@ mod tag;
 pub mod wait;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
+pub use cost::{CostModel, WeightBy};
 pub use ctx::SoftwareQueue;
 pub use defer::Defer;
 pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Reap, RequestSegments};
@@ -73,9 +75,9 @@ pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use origin::{Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
 pub use owner::{
-    BadLimit, Bucket, ChangeInProgress, Charged, CostModel, FairId, FairQueue, LIMIT_KEYS,
-    LimitKey, Limits, OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerError, OwnerId, OwnerStats,
-    Owners, Rate, Rates, RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
+    BadLimit, Bucket, ChangeInProgress, Charged, FairId, FairQueue, LIMIT_KEYS, LimitKey, Limits,
+    OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerError, OwnerId, OwnerStats, Owners, Rate, Rates,
+    RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
 };
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};

@@ -1,7 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
+use crate::cost::{CostModel, WeightBy};
 use crate::emulation::Emulation;
-use crate::owner::{CostModel, WeightBy};
 use crate::scheduling::{BfqParams, KyberParams, MqDeadlineParams, SchedulerPolicy, Scheduling};
 use crate::setters::with_setters;
 use crate::tag::QUEUE_DEPTH_MAX;

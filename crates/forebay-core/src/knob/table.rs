@@ -1,8 +1,8 @@
 //! The table of a policy's settings.
 
 use super::{Knob, NS_PER_MS, NS_PER_US, Value, Values};
+use crate::cost::WeightBy;
 use crate::limits::QueueLimits;
-use crate::owner::WeightBy;
 use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
 use crate::scheduling::SchedulerPolicy;
 use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};

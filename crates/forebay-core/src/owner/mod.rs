@@ -24,7 +24,6 @@
 //! goals. A unit is a byte, or a 4096th of an I/O.
 
 mod bucket;
-mod cost;
 mod counters;
 mod fair;
 mod latency_goal;
@@ -34,7 +33,6 @@ mod peers;
 mod tree;
 
 pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
-pub use cost::{CostModel, WeightBy};
 pub use counters::OwnerStats;
 pub use fair::{FairId, FairQueue};
 pub use limits::{BadLimit, LIMIT_KEYS, LimitKey, Limits, Rate, Rates};

@@ -14,13 +14,14 @@ mod owner_queues;
 mod thread_queues;
 
 use crate::bio::{BioFlags, Op};
+use crate::cost::{CostModel, WeightBy};
 use crate::ctx::SoftwareQueue;
 use crate::hctx::admission::classes::TagClasses;
 use crate::hctx::admission::owned::{Cause, OwnedQueues, Released};
 use crate::hctx::admission::thread_queues::ThreadQueues;
 use crate::hctx::turned::NO_DEADLINE;
 use crate::hctx::{FastTurn, HardwareContext, Turn};
-use crate::owner::{CostModel, OwnerCharge, Owners, WeightBy};
+use crate::owner::{OwnerCharge, Owners};
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::request::{QueuedBio, Request, Steps};

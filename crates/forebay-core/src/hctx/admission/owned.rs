@@ -31,10 +31,9 @@
 //! too before they reach a scheduler; and the service trees of `block/bfq-wf2q.c`.
 
 use super::outstanding::{Outstanding, UNOWNED};
+use crate::cost::{CostModel, WeightBy};
 use crate::hctx::turned::NO_DEADLINE;
-use crate::owner::{
-    CostModel, FairId, FairQueue, Owner, OwnerCharge, Owners, RetryAt, WEIGHT_DEFAULT, WeightBy,
-};
+use crate::owner::{FairId, FairQueue, Owner, OwnerCharge, Owners, RetryAt, WEIGHT_DEFAULT};
 use crate::plant::plants;
 use crate::request::Request;
 use alloc::collections::VecDeque;
