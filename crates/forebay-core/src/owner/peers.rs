@@ -171,19 +171,19 @@ impl Peers {
         now >= self.end_ns.load(Ordering::Relaxed)
     }
 
-    /// Ends all windows that are over, unless another thread does. `members` are all owners of the
-    /// group, and `full` is the full depth.
+    /// Ends all windows that are over. `members` are all owners of the group, and `full` is the full
+    /// depth. Returns false if another thread is ending them.
     #[cold]
     pub(crate) fn end_windows<'a>(
         &self,
         now: u64,
         full: u32,
         members: impl Iterator<Item = &'a OwnerGoal> + Clone,
-    ) {
+    ) -> bool {
         // Acquire: pairs with the release below, so that each end continues the one before.
         let order = (Ordering::Acquire, Ordering::Relaxed);
         if self.is_ending.compare_exchange(0, 1, order.0, order.1).is_err() {
-            return;
+            return false;
         }
         let end_ns = self.end_ns.load(Ordering::Relaxed);
         if now >= end_ns {
@@ -197,6 +197,7 @@ impl Peers {
             self.end_ns.store(next_ns, Ordering::Relaxed);
         }
         self.is_ending.store(0, Ordering::Release);
+        true
     }
 
     fn end_window<'a>(&self, full: u32, members: impl Iterator<Item = &'a OwnerGoal> + Clone) {

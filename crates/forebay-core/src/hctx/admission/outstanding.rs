@@ -199,8 +199,10 @@ impl Outstanding {
             && peers.is_over(now)
         {
             let members = self.nodes.iter().filter(|node| node.is_live() && node.parent == parent);
-            peers.end_windows(now, self.full, members.filter_map(Node::own));
-            self.is_freed = true;
+            // If another context is ending them, the next end of a request here finds the depths:
+            // requests are held back only while others of their owner are outstanding.
+            let has_ended = peers.end_windows(now, self.full, members.filter_map(Node::own));
+            self.is_freed |= has_ended;
         }
     }
 

@@ -169,8 +169,9 @@ impl ThreadQueues {
     /// parts. Also takes in the rest of a NOWAIT bio that was cut: its first part is at the driver,
     /// and the rest waits like any other request.
     pub(super) fn take_back(&mut self, rq: Request, splits: &Splits) {
-        let moved = self.moved.take();
-        let owner = moved.map_or_else(|| rq.head(splits).owner(), |(owner, _)| owner);
+        let owner = rq.head(splits).owner();
+        // A write that has waited for others of its kind (Q9) may be in front of the moved request.
+        let moved = self.moved.take_if(|moved| moved.0 == owner);
         if self.lines.insert(owner) {
             self.awake.push_back(owner);
         }
