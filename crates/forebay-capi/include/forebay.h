@@ -201,7 +201,7 @@ struct forebay_io {
     // Returned with the completion.
     uint64_t user_data;
     // The I/O priority: FOREBAY_PRIORITY_... plus a level, as in ioprio_set(2). 0: best effort,
-    // level 4. Only scheduler=mq-deadline orders by the class.
+    // level 4. Only mq-deadline and bfq order by the class.
     uint32_t priority;
     // 0, for fields of later versions.
     uint32_t reserved;

@@ -89,7 +89,7 @@ pub struct forebay_io {
     /// Returned with the completion.
     pub user_data: u64,
     /// The I/O priority: FOREBAY_PRIORITY_... plus a level, as in ioprio_set(2). 0: best effort,
-    /// level 4. Only scheduler=mq-deadline orders by the class.
+    /// level 4. Only mq-deadline and bfq order by the class.
     pub priority: u32,
     /// 0, for fields of later versions.
     pub reserved: u32,

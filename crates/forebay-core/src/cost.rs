@@ -6,8 +6,8 @@
 
 use crate::bio::Op;
 
-/// The constants of a device: the time that an I/O takes of it, as a part for each request,
-/// however many I/Os it joins, and a part for each byte.
+/// A linear cost model of a device: a fixed time for each request, even if it joins several I/Os,
+/// plus a time for each byte.
 ///
 /// Discards and write-zeroes cost as much as a write of no bytes, because no data is transferred.
 /// A flush is free.

@@ -27,7 +27,7 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// The limits on I/O of all clients of the export together.
     pub limits: forebay::Limits,
-    /// The priority of their I/O. Only `scheduler=mq-deadline` orders by its class.
+    /// The priority of their I/O. Only `mq-deadline` and `bfq` order by its class.
     pub priority: Priority,
 }
 

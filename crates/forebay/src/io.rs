@@ -134,8 +134,8 @@ impl Io {
     /// Sets the I/O priority: a class, and a level in it from 0, the highest, to 7. Without this
     /// call it is best effort, level 4. I/Os of different priorities do not merge.
     ///
-    /// Only a scheduler looks at it: `mq-deadline` at the class, as in Linux. With `scheduler=none`
-    /// a priority changes no order.
+    /// Only schedulers look at it: `mq-deadline` and `bfq` at the class, as in Linux. With
+    /// `scheduler=none` a priority changes no order.
     ///
     /// ```
     /// use forebay::{Buf, Class, Disk, Io};

@@ -96,7 +96,7 @@ pub(super) fn of_schedulers(jobs: &[Job], targets: &[Target], disks: &[Disk]) ->
         let (name, disk) = (&job.name, target.name());
         notes.push(format!(
             "{name}: its I/O priorities have no effect on {disk}: only \
-             scheduler=mq-deadline orders by them; add --scheduler=mq-deadline"
+             scheduler=mq-deadline and scheduler=bfq order by them; add one of these"
         ));
     }
     notes
@@ -181,7 +181,7 @@ mod tests {
             of_schedulers(&command.jobs, &targets, &opened.disks)
         };
         let note = "a: its I/O priorities have no effect on ram:1M: only \
-                    scheduler=mq-deadline orders by them; add --scheduler=mq-deadline";
+                    scheduler=mq-deadline and scheduler=bfq order by them; add one of these";
         assert_eq!(of("--name=a --filename=ram:1M --prio=2 --numjobs=2"), [note]);
         assert_eq!(of("--name=a --filename=ram:1M --cmdprio_percentage=2"), [note]);
         let none: [&str; 0] = [];

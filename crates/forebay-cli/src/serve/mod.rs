@@ -84,12 +84,13 @@ pub(crate) struct ServeArgs {
     description: Vec<String>,
     /// Limits on the I/O of an export, such as iops=500,write_bps=10m; repeat it for several disks,
     /// in their order. Keys: iops, bps, read_iops, read_bps, write_iops, write_bps, and each with
-    /// _burst [default: none]
+    /// _burst; and latency_target_us, which has an effect only among owners of one disk [default:
+    /// none]
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
     limits: Vec<forebay::Limits>,
     /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the
     /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. Only
-    /// scheduler=mq-deadline orders by the class [default: best-effort/4]
+    /// mq-deadline and bfq order by the class [default: best-effort/4]
     #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = priority::parse)]
     priority: Vec<Priority>,
     /// Path of a control socket, in a directory that only you may enter: `forebay control PATH`

@@ -26,8 +26,9 @@ pub(super) fn warning(info: &DiskInfo, priority: Priority) -> Option<String> {
     let name = info.spec.split('?').next().unwrap_or_default();
     (!has_effect).then(|| {
         format!(
-            "warning: {name}: --priority {priority:?} has no effect, because only \
-             scheduler=mq-deadline orders by it: add that to its SPEC, or leave out the option"
+            "warning: {name}: --priority {priority:?} has no effect, because the \
+             disk's scheduler ignores priorities: add scheduler=mq-deadline or scheduler=bfq to \
+             its SPEC, or leave out the option"
         )
     })
 }
@@ -64,5 +65,6 @@ mod tests {
         assert!(text.starts_with("warning: ram:1M: --priority realtime/2 has no effect"), "{text}");
         assert_eq!(warning("ram:1M", "best-effort"), None);
         assert_eq!(warning("ram:1M?scheduler=mq-deadline", "idle"), None);
+        assert_eq!(warning("ram:1M?scheduler=bfq", "idle"), None);
     }
 }

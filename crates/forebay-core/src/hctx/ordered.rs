@@ -1,9 +1,10 @@
 //! Fast path of a turn for a context with a scheduler or with owners, in which no request waits.
 //!
 //! New requests pass the same queues as under the full rules ([`crate::hctx::dispatch`]): that of
-//! their owner (OW1, OW2), and with a tag that of the scheduler (Q4 to Q6, Q9). A request that
-//! finds both empty only changes their state as if it had been queued and had left again. The first
-//! request that is not issued at once ends this path, and the full rules continue.
+//! their owner (OW1, OW2), and with a tag that of the scheduler (Q4 to Q6, Q9). A single
+//! request only changes their state, as if it had been queued and had left again. Several requests
+//! of a context with a scheduler are queued first. The first request that is not issued at once
+//! ends this path, and the full rules continue. They alone apply while an owner has a latency goal.
 
 use crate::bio::Op;
 use crate::driver::Driver;

@@ -251,7 +251,7 @@ pub static KNOBS: [Knob; 38] = [
         },
         |policy, number| policy.async_depth = number as u32,
     )
-    .depends("nr_requests; for all but reads three quarters of it"),
+    .depends("nr_requests; with a scheduler three quarters of it for all but reads"),
     number!(
         "nr_hw_queues",
         nr_hw_queues,
@@ -335,7 +335,7 @@ pub static KNOBS: [Knob; 38] = [
         bfq.max_budget,
         0,
         1 << 21,
-        "most sectors of 512 bytes that an owner moves in a row; 0: as the disk is fast"
+        "most sectors of 512 bytes that an owner moves in a row; 0: by the speed of the disk"
     )
     .when(BFQ, is_bfq),
     milliseconds!(

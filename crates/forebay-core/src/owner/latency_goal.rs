@@ -2,20 +2,20 @@
 //! values.
 //!
 //! The *peers* of an owner are the other owners below the same parent. I/O without an owner is that
-//! of one more peer at the top. A goal has an effect on them only while it is missed: a window of
-//! [`WINDOW_NS`] after the other, the peers may have fewer I/Os at the device. The *full depth* is
-//! the number of tags.
+//! of one more peer at the top. A goal has an effect on them only while it is missed. Time is
+//! divided into windows of [`WINDOW_NS`]. After each window that misses the goal, the peers may
+//! have fewer outstanding I/Os (OW7). The *full depth* is the number of tags.
 //!
 //! The rules:
 //!
-//! - LG1 the latency of an I/O begins when it leaves its plug, or when the last limit that held it
-//!   back lets it go, and ends with the I/O. So it includes waits for a turn among the owners, for
-//!   a tag and in a scheduler, which peers can cause. I/O that fails has none. I/O that leaves as
-//!   one request counts once. I/O of the owners below counts too.
+//! - LG1 the latency of an I/O begins when it leaves its plug, or when the last limit or depth
+//!   (OW7) that held it back lets it go, and ends with the I/O. So it includes waits for a turn
+//!   among the owners, for a tag and in a scheduler, which peers can cause. I/O that fails has
+//!   none. I/O that leaves as one request counts once. I/O of the owners below counts too.
 //! - LG2 an owner misses its goal in a window if at least one in [`SLOW_PART`] of its I/Os took
 //!   longer than the goal. It keeps the goal well if fewer took longer than half of it. A window
-//!   of fewer than [`SAMPLES_MIN`] I/Os, but at least one, stays open, up to [`WINDOWS_MAX`] times;
-//!   meanwhile the goal counts as kept.
+//!   of fewer than [`SAMPLES_MIN`] I/Os, but at least one, is extended, to at most [`WINDOWS_MAX`]
+//!   windows; meanwhile the goal counts as kept.
 //! - LG3 after each window that an owner misses, each peer without a goal or with a looser one has
 //!   half of its depth, and at least 1.
 //! - LG4 after a window in which all stricter goals among the peers are kept well, a peer gets back
@@ -171,7 +171,7 @@ impl Strictest {
 /// The depth that the goals of its peers leave an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Depth {
-    /// The most I/Os at the device. 0: no limit.
+    /// The most outstanding I/Os. 0: no limit.
     pub(super) most: u32,
     /// The number of windows in a row after which it was neither reduced nor raised.
     pub(super) nr_kept: u32,

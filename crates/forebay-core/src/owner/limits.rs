@@ -63,8 +63,8 @@ pub struct Limits {
     /// Limits for writes, discards and write-zeroes.
     pub write: Rates,
     /// Latency goal in microseconds: fewer than one in ten of the owner's I/Os shall take longer.
-    /// While more do, siblings without a goal, or with a looser one, may have fewer I/Os in flight.
-    /// 0 means that there is no goal.
+    /// While at least one in ten does, siblings without a goal, or with a looser one, may have
+    /// fewer I/Os in flight. 0 means that there is no goal.
     pub latency_target_us: u64,
 }
 
@@ -301,7 +301,7 @@ pub static LIMIT_KEYS: [LimitKey; 2 * NR_RATES + 1] = [
     LimitKey {
         key: "latency_target_us",
         values: TARGET,
-        help: "latency goal, for which other owners have fewer I/Os in flight",
+        help: "latency goal, us: while it is missed, siblings have fewer I/Os in flight",
         part: Part::LatencyTarget,
     },
 ];

@@ -67,7 +67,7 @@ impl OwnerGoal {
             target_us => target_us.saturating_mul(1000),
         };
         if self.target_ns.swap(target_ns, Ordering::Relaxed) != target_ns {
-            // They were counted by the old goal.
+            // They were counted by the old goal. Samples of windows that were extended stay.
             self.samples.store(0, Ordering::Relaxed);
         }
     }
@@ -171,8 +171,8 @@ impl Peers {
         now >= self.end_ns.load(Ordering::Relaxed)
     }
 
-    /// Ends all windows that are over. `members` are all owners of the group, and `full` is the full
-    /// depth. Returns false if another thread is ending them.
+    /// Ends all windows that are over. `members` are all owners of the group, and `full` is the
+    /// full depth. Returns false if another thread is ending them.
     #[cold]
     pub(crate) fn end_windows<'a>(
         &self,

@@ -2,14 +2,14 @@
 //!
 //! Sources: P. Valente and F. Checconi, "High Throughput Disk Scheduling with Fair Bandwidth
 //! Distribution" (IEEE Transactions on Computers 59(9), 2010), for slices with budgets in bytes and
-//! for idling; Linux 6.12 (`block/bfq-iosched.c`) for names and defaults. This is the part that a
-//! disk that turns needs. A process there is an owner here. The order of slices is that of
-//! start-time fair queueing, which needs no budget in advance. Missing are: weight raising
+//! for idling; Linux 6.12 (`block/bfq-iosched.c`) for names and defaults. This is the part that
+//! rotational disks need. An owner takes the place of a process. The order of slices is that of
+//! start-time fair queueing, which needs no budget in advance. Not implemented are: weight raising
 //! (`low_latency`), merged and injected queues, queues of asynchronous requests, and the level of a
 //! priority.
 //!
 //! - BF1 *Queues.* Each owner has a queue in each class. Requests without an owner have one of the
-//!   usual weight.
+//!   default weight.
 //! - BF2 *Addresses.* The next request of a queue is the first one that begins at the end of the
 //!   last one that went or after it; if there is none, the one with the lowest address.
 //! - BF3 *Deadlines.* A slice begins with the request of the earliest deadline, if that has passed.
@@ -24,15 +24,15 @@
 //! - BF6 *Idling.* An empty queue in service is awaited while one of its requests is at the device,
 //!   and for `slice_idle` from then on. Others wait meanwhile. The conditions: the device turns;
 //!   the last request was a read; the mean time to the next one is at most `slice_idle`; the
-//!   requests are sequential, or not all owners have the same weight; the class is not idle; a tag
-//!   is free for the request; and none was given up.
+//!   requests are sequential, or some owner has a parent or another weight than 100; the class is
+//!   not idle; a tag is free for the request; and none was given up.
 //! - BF7 *Budget.* `max_budget` in sectors of 512 bytes, or if it is 0, what the device moves in
 //!   three quarters of `timeout_sync`. So slices that read sequentially use up their budget, and
 //!   their bytes are in the ratio of the weights. The rate is the mean of such slices, each new one
 //!   for an eighth. It is 8 MiB before the first.
 //! - BF8 *Classes.* A slice ends when a request of a higher class is queued. Requests of a lower
-//!   class go only if none of a higher class is queued or awaited. But one goes when the last one
-//!   of its class went 200 ms ago, or was queued then as the first.
+//!   class go only if none of a higher class is queued or awaited. But a class with queued requests
+//!   may issue one once 200 ms have passed since it last issued one, or since it had none.
 //! - BF9 *Head.* Requests that are inserted at the head go before all others of their class, in
 //!   their order, and do not merge. Their owner is charged.
 //! - BF10 *Merges.* Requests of one owner merge. A request that absorbs another one takes its place
@@ -101,7 +101,7 @@ pub(crate) struct Bfq {
     slice: Option<Slice>,
     budget: Budget,
     owners: Owners,
-    /// Some owner has another weight than the usual one.
+    /// Some owner has a parent, or another weight than the default.
     weights_differ: bool,
     nr_queued: usize,
     /// How many requests were handed out and have their tags, and how many of these were given up.

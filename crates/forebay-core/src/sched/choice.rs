@@ -59,9 +59,9 @@ impl Policy {
         self.nr_requests.unwrap_or(usual).clamp(1, self.queue_depth)
     }
 
-    /// Returns how many of `nr_requests` tags background I/O may have; with a scheduler also how
-    /// many requests that are not reads may have. By default that is three quarters, as in Linux,
-    /// and without a scheduler all.
+    /// Returns how many of `nr_requests` tags requests that are not reads may have, with a
+    /// scheduler; by default three quarters, as in Linux. Without a scheduler, returns how many
+    /// background I/O may have; by default all.
     pub fn async_depth_of(&self, nr_requests: u32) -> u32 {
         match self.async_depth {
             QUEUE_DEPTH_MAX if self.scheduler.is_none() => nr_requests,

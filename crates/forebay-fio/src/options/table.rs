@@ -360,7 +360,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "a number from 1 to queue_depth", "number of tags in use at most"),
     policy!("reserved_tags", "0", "a number below nr_requests (default: queue_depth)",
         "tags kept for reserved I/O, which bench never submits, so its jobs have fewer tags"),
-    policy!("async_depth", "nr_requests; for all but reads three quarters of it",
+    policy!("async_depth", "nr_requests; with a scheduler three quarters of it for all but reads",
         "a number from 1 to queue_depth",
         "most tags for background I/O, and with a scheduler for all but reads; \
          bench submits no background I/O"),
@@ -409,7 +409,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     policy!("slice_idle_us", "8000", "a number of microseconds from 0 to 1000000",
         "longest wait of a rotational disk for the next request of a reader, us; 0: none"),
     policy!("max_budget", "0", "a number from 0 to 2097152",
-        "most sectors of 512 bytes that an owner moves in a row; 0: as the disk is fast"),
+        "most sectors of 512 bytes that an owner moves in a row; 0: by the speed of the disk"),
     policy!("timeout_sync", "125", "a number of milliseconds from 0 to 3600000",
         "longest time that an owner has the device in a row, ms"),
     policy!("fifo_expire_sync", "125", "a number of milliseconds from 0 to 3600000",

@@ -116,7 +116,7 @@ impl Outstanding {
         }
     }
 
-    /// Finds out which owners have a goal. Peers of none have no limit.
+    /// Updates which owners have a goal, and lifts the limit of owners whose peers have none.
     pub(super) fn set_owners(&mut self, owners: &Owners) {
         self.nodes[UNOWNED as usize].goal = owners
             .top()
@@ -212,7 +212,7 @@ impl Outstanding {
         core::mem::take(&mut self.is_freed)
     }
 
-    /// Returns the same, and changes nothing.
+    /// Returns what [`take_freed`](Outstanding::take_freed) would return, and leaves it set.
     pub(super) fn is_freed(&self) -> bool {
         self.is_freed
     }
