@@ -52,7 +52,7 @@ use crate::limits::QueueLimits;
 use crate::origin::{Class, Origin};
 use crate::owner::{Owner, Owners, WEIGHT_DEFAULT};
 use crate::sched::tag_list::Links;
-use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
+use crate::sched::{Neighbours, Position, Queued, Scheduler};
 use crate::scheduling::BfqParams;
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -258,16 +258,7 @@ impl Scheduler for Bfq {
             _ => self.classes[class].number_of(rq.origin.owner()),
         };
         let sorted = &self.queue(class, number).sorted;
-        let is_alike = |tag: &Tag| are_alike(rq, &self.row(*tag).rq);
-        let ends_here = |tag: &Tag| {
-            let before = &self.row(*tag).rq;
-            before.start + before.len == rq.start
-        };
-        Neighbours {
-            before: sorted.below(rq.start).filter(ends_here).find(is_alike),
-            after: sorted.at(rq.start + rq.len).find(is_alike),
-            discard: self.newest_discard.filter(is_alike),
-        }
+        Neighbours::find(rq, sorted, self.newest_discard, true, |tag| &self.row(tag).rq)
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {

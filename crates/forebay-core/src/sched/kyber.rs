@@ -37,7 +37,7 @@ use crate::origin::Origin;
 use crate::plant::plants;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
-use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
+use crate::sched::{Neighbours, Position, Queued, Scheduler};
 use crate::scheduling::KyberParams;
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -189,16 +189,7 @@ impl Scheduler for Kyber {
 
     fn neighbours(&self, rq: &Queued) -> Neighbours {
         let sorted = &self.domains[Domain::of(rq.op) as usize].sorted;
-        let is_alike = |tag: &Tag| are_alike(rq, &self.row(*tag).rq);
-        let ends_here = |tag: &Tag| {
-            let before = &self.row(*tag).rq;
-            before.start + before.len == rq.start
-        };
-        Neighbours {
-            before: sorted.below(rq.start).filter(ends_here).find(is_alike),
-            after: sorted.at(rq.start + rq.len).find(is_alike),
-            discard: self.newest_discard.filter(is_alike),
-        }
+        Neighbours::find(rq, sorted, self.newest_discard, true, |tag| &self.row(tag).rq)
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {

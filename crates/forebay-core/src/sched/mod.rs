@@ -25,6 +25,7 @@ use crate::bio::Op;
 use crate::origin::{Class, Origin};
 use crate::owner::Owners;
 use crate::tag::Tag;
+use sorted::SortedTags;
 
 /// The part of a request that a scheduler keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,32 @@ pub(crate) struct Neighbours {
     pub(crate) after: Option<Tag>,
     /// For a discard: the newest other discard, if neither is adjacent (M4).
     pub(crate) discard: Option<Tag>,
+}
+
+impl Neighbours {
+    /// Finds the neighbours of `rq` in a list of queued requests. `newest_discard` is the discard
+    /// that was queued last. `in_front`: `rq` may merge with the request that follows it. `of`
+    /// returns the request of a queued tag.
+    #[inline]
+    fn find<'a>(
+        rq: &Queued,
+        sorted: &SortedTags,
+        newest_discard: Option<Tag>,
+        in_front: bool,
+        of: impl Fn(Tag) -> &'a Queued,
+    ) -> Neighbours {
+        let is_alike = |tag: &Tag| are_alike(rq, of(*tag));
+        let ends_here = |tag: &Tag| of(*tag).start + of(*tag).len == rq.start;
+        let after = match in_front {
+            true => sorted.at(rq.start + rq.len).find(is_alike),
+            false => None,
+        };
+        Neighbours {
+            before: sorted.below(rq.start).filter(ends_here).find(is_alike),
+            after,
+            discard: newest_discard.filter(is_alike),
+        }
+    }
 }
 
 /// Returns whether two requests may merge, as far as a scheduler can see.

@@ -31,7 +31,7 @@ use crate::origin::{Class, Origin};
 use crate::plant::plants;
 use crate::sched::sorted::SortedTags;
 use crate::sched::tag_list::{Links, TagList};
-use crate::sched::{Neighbours, Position, Queued, Scheduler, are_alike};
+use crate::sched::{Neighbours, Position, Queued, Scheduler};
 use crate::scheduling::MqDeadlineParams;
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -306,23 +306,11 @@ impl Scheduler for MqDeadline {
 
     fn neighbours(&self, rq: &Queued) -> Neighbours {
         let sorted = &self.classes[class_of(rq)].sorted[Direction::of(rq.op) as usize];
-        let is_alike = |tag: &Tag| are_alike(rq, &self.row(*tag).rq);
-        let ends_here = |tag: &Tag| {
-            let before = &self.row(*tag).rq;
-            before.start + before.len == rq.start
-        };
         // A queued request absorbs its successor, which is a merge at its back.
         let row = self.rows.get(rq.tag.index());
         let is_queued = row.is_some_and(|row| row.place == Place::Sorted);
-        let after = match self.params.front_merges || is_queued || plants!(MergeInFront) {
-            true => sorted.at(rq.start + rq.len).find(is_alike),
-            false => None,
-        };
-        Neighbours {
-            before: sorted.below(rq.start).filter(ends_here).find(is_alike),
-            after,
-            discard: self.newest_discard.filter(is_alike),
-        }
+        let in_front = self.params.front_merges || is_queued || plants!(MergeInFront);
+        Neighbours::find(rq, sorted, self.newest_discard, in_front, |tag| &self.row(tag).rq)
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {
