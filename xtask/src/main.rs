@@ -71,7 +71,7 @@ cargo xtask <command>
   outside              a program outside the workspace, with only the published API
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
-  mutants              memory orderings of 13 files of core, each weakened, must fail a loom model
+  mutants              memory orderings of 14 files of core, each weakened, must fail a loom model
   histories [--all]    short histories on a volatile cache, with a crash at each moment: those of
                        seconds and one of three of minutes, or all of them
   sessions [--all]     NBD clients and guests, good and bad ones, and a server, from a quarter of
