@@ -87,9 +87,16 @@ struct Virtual {
 /// A disk of 7,200 turns per minute, without NCQ.
 const HDD: &str = "hdd:seek_ns=1000000,stroke_ns=13500000,turn_ns=8333333,nr_sorted=1";
 
-const VIRTUAL: [Virtual; 9] = [
+const VIRTUAL: [Virtual; 10] = [
     Virtual {
-        title: "A disk that turns, without NCQ: 32 random 4k reads in flight. Aim: 1.5 times",
+        title: "A disk that turns, without NCQ: 32 random 4k reads in flight, over the whole disk. \
+                Aim: 1.5 times",
+        device: HDD,
+        text: "[reads]\nrw=randread\nbs=4k\niodepth=32\nruntime=60\ntime_based\n",
+        settings: &["scheduler=none queue_depth=1", "scheduler=mq-deadline device_depth=1"],
+    },
+    Virtual {
+        title: "The same reads over 900 GB of the disk: seeks are shorter, and sorting gains less",
         device: HDD,
         text: "[reads]\nrw=randread\nbs=4k\niodepth=32\nsize=900g\nruntime=60\n",
         settings: &["scheduler=none queue_depth=1", "scheduler=mq-deadline device_depth=1"],

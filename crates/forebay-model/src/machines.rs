@@ -113,6 +113,19 @@ impl Preset {
         self.machine_of(&self.defaults(), self.capacity_bytes)
     }
 
+    /// Creates the machine with its published size, and these constants in place of its own.
+    ///
+    /// # Panics
+    /// Panics if the machine has no constant of such a name, or a value is out of range.
+    pub fn machine_with(&self, constants: &[(&str, u64)]) -> Box<dyn Machine> {
+        let mut values = self.defaults();
+        for (name, value) in constants {
+            let at = self.parameters.iter().position(|parameter| parameter.name == *name);
+            values[at.unwrap_or_else(|| panic!("{} has no constant {name}", self.name))] = *value;
+        }
+        self.machine_of(&values, self.capacity_bytes)
+    }
+
     /// Creates the machine with these constants, in the order of its parameters, and this size.
     ///
     /// # Panics

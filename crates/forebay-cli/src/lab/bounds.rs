@@ -1,7 +1,7 @@
 //! The bounds of the experiments in virtual time, as tests: the results are exact and
 //! deterministic.
 
-use super::published::{RUN, SMALL, TAGS, Tags};
+use super::published::{ANGLE, RUN, SMALL, TAGS, Tags};
 use super::rows::{Part, Row, metric};
 use super::virtual_time::{self, load};
 use forebay_sim::lab::{Measured, RunCosts, RunQueue, TagLoad, WakePolicy, measure_tags};
@@ -42,6 +42,11 @@ fn check_iops(table: &Tags, loss_of_batch: std::ops::RangeInclusive<f64>) {
 #[test]
 fn the_disk_that_turns_loses_an_eighth_to_a_sixth_with_batches_and_nothing_with_the_others() {
     check_iops(&TAGS[0], 0.12..=0.17);
+}
+
+#[test]
+fn a_disk_with_an_angle_fits_the_published_rows_too() {
+    check_iops(&ANGLE, 0.08..=0.15);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use forebay_sim::lab::{Costs, RunCosts};
 
 use super::flush::{LATE_NS, LATE_PER_MILLION};
+use super::published::ANGLE;
 use super::rows::{Part, Row, metric};
 use super::virtual_time::{RUN_TAGS, device};
 
@@ -95,7 +96,10 @@ pub(super) fn of_part(experiment: &str, name: &str, part: Part) -> Vec<Constant>
     if part.is_measured() {
         return Vec::new();
     }
-    let mut all = of_device(name);
+    let mut all = match experiment == ANGLE.experiment {
+        true => of_angle(),
+        false => of_device(name),
+    };
     match experiment {
         "run" => all.extend(of_runs(part)),
         _ => all.extend(of_threads()),
@@ -196,6 +200,18 @@ fn of_device(name: &str) -> Vec<Constant> {
     all.collect()
 }
 
+/// Returns the constants of the disk with an angle.
+fn of_angle() -> Vec<Constant> {
+    const ROWS: &[Rows] = &[iops("tags-angle", "hdd", &["batch", "stash"], &[1, 24, 48, 72])];
+    let of = |&(name, value): &(&str, u64)| match name {
+        "turn_ns" => constant(ANGLE.device, name, value, &[], "7200 turns per minute"),
+        _ => constant(ANGLE.device, name, value, ROWS, "chosen together for these rows"),
+    };
+    let sorted = of_device(ANGLE.device).into_iter().filter(|it| it.name == "hdd.nr_sorted");
+    let sorted = sorted.map(|it| Constant { rows: &[], origin: "NCQ has 32 commands", ..it });
+    ANGLE.constants.iter().map(of).chain(sorted).collect()
+}
+
 /// Returns the costs of job threads.
 fn of_threads() -> Vec<Constant> {
     let Costs { submit_ns, tag_ns, reap_ns, wake_min_ns, wake_max_ns } = Costs::default();
@@ -250,8 +266,9 @@ mod tests {
     use super::super::rows::sample;
     use super::*;
 
-    const PARTS: [(&str, &str, Part); 10] = [
+    const PARTS: [(&str, &str, Part); 11] = [
         ("tags", "hdd", Part::Virtual),
+        ("tags-angle", "hdd", Part::Virtual),
         ("tags", "ssd-sas", Part::Virtual),
         ("tags", "nvme", Part::Virtual),
         ("tags-4k-256", "ssd-sas", Part::Virtual),
@@ -285,7 +302,7 @@ mod tests {
                     "run" => RUN.iter().any(|(depth, _)| *depth == x),
                     "flush-each" => (policy, x) == ("tail", FLUSH_THREADS),
                     name => {
-                        let mut tables = TAGS.iter().chain(&SMALL);
+                        let mut tables = TAGS.iter().chain([&ANGLE]).chain(&SMALL);
                         let is_it = |it: &&super::super::published::Tags| {
                             (it.experiment, it.device) == (name, *device)
                         };

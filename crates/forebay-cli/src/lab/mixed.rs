@@ -82,6 +82,7 @@ pub(super) fn load(name: &str, tag_need: TagNeed, nr_tags: u32) -> TagLoad {
     };
     TagLoad {
         device: device(name),
+        constants: &[],
         nr_jobs: NR_JOBS,
         depth: (READS_PER_TAG * nr_tags).max(NR_JOBS),
         block_bytes: 1 << 20,

@@ -202,7 +202,7 @@ fn title(experiment: &'static str, device: &'static str) -> String {
     if let Some(title) = flush::title(experiment) {
         return title;
     }
-    let all = published::TAGS.iter().chain(&published::SMALL);
+    let all = published::TAGS.iter().chain([&published::ANGLE]).chain(&published::SMALL);
     let mut all = all.filter(|table| (table.experiment, table.device) == (experiment, device));
     let Some(table) = all.next() else { return format!("{experiment}: {device}") };
     let reads = match table.block_bytes {
@@ -210,5 +210,9 @@ fn title(experiment: &'static str, device: &'static str) -> String {
         _ => "random reads of 1 MiB in requests of 256 KiB",
     };
     let (depth, nr_tags) = (table.depth, table.nr_tags);
-    format!("{experiment}: {device}, {reads}, {depth} in flight in all, {nr_tags} tags")
+    let angle = match experiment == published::ANGLE.experiment {
+        true => " with a way for the arm and an angle",
+        false => "",
+    };
+    format!("{experiment}: {device}{angle}, {reads}, {depth} in flight in all, {nr_tags} tags")
 }

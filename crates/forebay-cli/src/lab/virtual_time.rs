@@ -43,7 +43,7 @@ pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {
 
 /// Returns the tables of all devices, or of one.
 fn tables(device: Option<&str>) -> impl Iterator<Item = &'static Tags> {
-    let all = published::TAGS.iter().chain(&published::SMALL);
+    let all = published::TAGS.iter().chain([&published::ANGLE]).chain(&published::SMALL);
     all.filter(move |table| device.is_none_or(|name| name == table.device))
 }
 
@@ -95,6 +95,7 @@ pub(super) fn load(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> TagLoad {
     };
     TagLoad {
         device,
+        constants: table.constants,
         nr_jobs,
         depth: table.depth,
         block_bytes: table.block_bytes,
@@ -240,8 +241,8 @@ mod tests {
 
     #[test]
     fn device_limits_the_tables() {
-        assert_eq!(tables(None).count(), published::TAGS.len() + published::SMALL.len());
-        for (device, nr) in [("hdd", 1), ("ssd-sas", 4), ("nvme", 4)] {
+        assert_eq!(tables(None).count(), published::TAGS.len() + 1 + published::SMALL.len());
+        for (device, nr) in [("hdd", 2), ("ssd-sas", 4), ("nvme", 4)] {
             assert!(tables(Some(device)).all(|table| table.device == device));
             assert_eq!(tables(Some(device)).count(), nr);
         }

@@ -48,6 +48,7 @@ pub fn measure_runs(load: &RunLoad) -> (Measured, RunCounts) {
     // The threads' work is part of the processors' time for an I/O.
     let costs = Costs { submit_ns: 0, tag_ns: 0, reap_ns: 0, wake_min_ns: 0, wake_max_ns: 0 };
     let load_of_tags = TagLoad {
+        constants: &[],
         device,
         nr_jobs,
         depth,

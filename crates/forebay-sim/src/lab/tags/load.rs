@@ -9,6 +9,8 @@ use forebay_model::machines::Preset;
 pub struct TagLoad {
     /// The device.
     pub device: &'static Preset,
+    /// Constants of the device that differ from its defaults, by name.
+    pub constants: &'static [(&'static str, u64)],
     /// The number of jobs.
     pub nr_jobs: u32,
     /// The number of I/Os that all jobs together keep in flight. Each job has an equal share, at

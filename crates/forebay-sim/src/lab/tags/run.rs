@@ -25,8 +25,9 @@ pub(in crate::lab) struct Extras {
 /// Runs a load, with all checkers.
 ///
 /// # Panics
-/// If the load has no jobs, tags or time, if a block is not a whole number of requests, if a mixed
-/// load has threads that wait for tags, and if a rule is broken.
+/// If the load has no jobs, tags or time, if the device has no such constant, if a block is not a
+/// whole number of requests, if a mixed load has threads that wait for tags, and if a rule is
+/// broken.
 pub fn measure_tags(load: &TagLoad) -> Measured {
     run(load, Extras::default()).0
 }
@@ -65,7 +66,8 @@ fn scenario_of(board: &Board, extras: Extras) -> Scenario {
     };
     let times = times(&load.costs, (0, 0));
     let block = board.block as u32;
-    let scenario = scenario(device, device.machine(), policy, times, load.nr_jobs, block);
+    let machine = device.machine_with(load.constants);
+    let scenario = scenario(device, machine, policy, times, load.nr_jobs, block);
     let worker = extras.worker.or(worker);
     Scenario { command_ns: extras.command_ns, worker, ..scenario }
 }

@@ -8,6 +8,7 @@ use forebay_model::machines;
 fn load(wake: WakePolicy, worker: Worker) -> TagLoad {
     TagLoad {
         device: machines::named("ssd-sas").expect("a preset"),
+        constants: &[],
         nr_jobs: 8,
         depth: 64,
         block_bytes: 1 << 20,
