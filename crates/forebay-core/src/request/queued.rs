@@ -269,6 +269,8 @@ pub struct Header {
     pub(crate) bio_by_bio: bool,
     /// The driver has accepted the request at least once.
     pub(crate) was_issued: bool,
+    /// The request has made way for reads (Q9), so it is older than those that still do.
+    pub(crate) was_held: bool,
     /// The slot of this request among the retries in progress.
     pub(crate) retry: Option<RetrySlot>,
     /// For a part of a split bio: the index of that bio.
@@ -306,6 +308,7 @@ impl Header {
             oversized: false,
             bio_by_bio: false,
             was_issued: false,
+            was_held: false,
             retry: None,
             part_of: None,
             level: 1,
@@ -335,6 +338,7 @@ impl Header {
         self.oversized = false;
         self.bio_by_bio = false;
         self.was_issued = false;
+        self.was_held = false;
         self.retry = None;
         self.part_of = None;
         self.level = level;

@@ -104,20 +104,25 @@ impl TagClasses {
     }
 
     /// Keeps a request that is no read until others of its kind have put their tags. The rest of a
-    /// split bio becomes the oldest.
-    pub(super) fn keep_write(&mut self, rq: Request) {
-        match rq.part_of.is_some() {
+    /// split bio, and a request that was kept before, become the oldest.
+    pub(super) fn keep_write(&mut self, mut rq: Request) {
+        let is_oldest = core::mem::replace(&mut rq.was_held, true) || rq.part_of.is_some();
+        match is_oldest {
             true => self.writes.push_front(rq),
             false => self.writes.push_back(rq),
         }
     }
 
-    /// Moves the oldest request that is no read to the head of the backlog, unless an older one is
-    /// there. Returns whether it did.
+    /// Moves the oldest request that is no read to the head of the backlog, unless the one before
+    /// it, or the rest of a split bio, is there. Those that wait here were before all others.
+    /// Returns whether it did.
     pub(super) fn move_write(&mut self, backlog: &mut VecDeque<Request>) -> bool {
-        let Some(oldest) = self.writes.front() else { return false };
-        let is_older = |rq: &Request| rq.op != Op::Read && rq.unplugged_ns <= oldest.unplugged_ns;
-        if backlog.front().is_some_and(is_older) {
+        if self.writes.is_empty() {
+            return false;
+        }
+        let is_older = |rq: &Request| rq.op != Op::Read && (rq.was_held || rq.part_of.is_some());
+        // A NOWAIT request and one of each class may be in front of it.
+        if backlog.iter().take(4).any(is_older) {
             return false;
         }
         self.writes.pop_front().map(|rq| backlog.push_front(rq)).is_some()
@@ -166,5 +171,41 @@ impl TagClasses {
     /// Records that the tag of a request with these flags was put.
     pub(super) fn note_put(&mut self, flags: BioFlags) {
         self.nr_background -= u32::from(flags.contains(BioFlags::BACKGROUND));
+    }
+}
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::request::QueuedBio;
+    use alloc::vec::Vec;
+
+    fn request(op: Op, start: u64) -> Request {
+        let mut rq = Request::of_bios(QueuedBio::new(0, 0));
+        (rq.op, rq.start) = (op, start);
+        rq
+    }
+
+    /// Requests that left a plug together have the same time.
+    #[test]
+    fn writes_that_make_way_for_reads_keep_their_order() {
+        let mut classes = TagClasses::new(0, 1);
+        let mut backlog = VecDeque::new();
+        (1..4).for_each(|start| classes.keep_write(request(Op::Write, start)));
+        assert!(classes.move_write(&mut backlog));
+        assert!(!classes.move_write(&mut backlog), "the oldest is there");
+        // A background read goes in front of it.
+        backlog.push_front(request(Op::Read, 9));
+        assert!(!classes.move_write(&mut backlog), "the oldest is still there");
+        backlog.pop_front();
+        let oldest = backlog.pop_front().expect("it was moved");
+        assert_eq!(oldest.start, 1);
+        classes.keep_write(oldest);
+        backlog.push_back(request(Op::Write, 4));
+        let mut order = Vec::new();
+        while classes.move_write(&mut backlog) {
+            order.extend(backlog.pop_front().map(|rq| rq.start));
+        }
+        assert_eq!(order, [1, 2, 3]);
     }
 }
