@@ -179,6 +179,8 @@ mod chosen {
         DropHold: "H5:",
         /// A request that overlaps a write that was given up is issued.
         ForgetRange: "",
+        /// The neighbours of a bio that overlaps such a write fail with it.
+        RefuseNeighbours: "a bio ends with its own status",
         /// A split bio takes the first tag that is freed, although it gathers.
         SkipGather: "T14:",
         /// A split bio gathers half of the tags that it needs.

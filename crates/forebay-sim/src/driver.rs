@@ -628,7 +628,7 @@ impl Port<'_> {
         state.nr_given_up -= usize::from(row.is_given_up);
         checks.progress_at = checks.trace.step;
         if row.is_given_up && row.command.op != Op::Read {
-            checks.bios.unblock();
+            checks.bios.unblock(row.ranges());
         }
         // H4: the status for the bios.
         let is_overdue = row.overdue_ns.is_some();

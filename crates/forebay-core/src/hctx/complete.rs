@@ -15,11 +15,12 @@
 //! - E4 a split bio ends with the last of its parts. Its result is that of the lowest byte that was
 //!   not moved, whatever the order in which the parts completed.
 
-use crate::bio::Op;
+use crate::bio::{Bio, Op};
 use crate::driver::{Completed, Driver, Reap};
 use crate::hctx::flush::needs_point;
 use crate::hctx::{FastTurn, Gates, HardwareContext, Slot, SlotState, Turn};
 use crate::list::push;
+use crate::plant::plants;
 use crate::request::{QueuedBio, Request, Steps};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
@@ -100,12 +101,48 @@ impl Turn<'_> {
     /// Handles a request that is not issued because it overlaps one that was given up and may
     /// still change the device (H6).
     #[cold]
-    pub(super) fn refuse(&mut self, tag: Tag, rq: Request) {
+    pub(super) fn refuse(&mut self, tag: Tag, mut rq: Request) {
+        if rq.part_of.is_some() {
+            return self.refuse_split(tag, rq);
+        }
+        // A repeat has a range of its own (A1), and continues under it.
+        rq.bio_by_bio |= rq.retry.is_some() && rq.nr_bios > 1;
+        while self.hctx.is_head_quarantined(&rq) {
+            if rq.nr_bios == 1 || plants!(RefuseNeighbours) {
+                let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
+                return self.settle(tag, after);
+            }
+            self.fail_head(&mut rq, BlockStatus::Offline);
+        }
+        if !rq.bio_by_bio {
+            let retries = &self.hctx.retries;
+            let range = |bio: &Bio| core::iter::once((bio.start, bio.len));
+            let rest = rq.split_off(|bio| retries.is_quarantined(range(bio)));
+            if let Some(rest) = rest {
+                self.refuse_rest(rest);
+            }
+        }
+        self.settle(tag, After::Again(rq));
+    }
+
+    /// Puts the rest of a refused request in front of the others. It needs a tag of its own, and is
+    /// charged to its owner again. A NOWAIT request could have to wait for that, so it ends.
+    fn refuse_rest(&mut self, rest: Request) {
+        if rest.is_nowait() {
+            return self.answer(rest, BlockStatus::Again);
+        }
+        let hctx = &mut *self.hctx;
+        hctx.nr_waited += usize::from(hctx.nr_waited > 0);
+        hctx.backlog.push_front(rest);
+    }
+
+    /// Handles a part of a split bio that is not issued (H6).
+    fn refuse_split(&mut self, tag: Tag, rq: Request) {
         let part_of = rq.part_of;
         let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
         self.settle(tag, after);
-        // The rest of a split bio is not issued either.
-        let is_rest = |rest: &Request| part_of.is_some() && rest.part_of == part_of;
+        // The rest of the bio is not issued either.
+        let is_rest = |rest: &Request| rest.part_of == part_of;
         if self.hctx.backlog.front().is_some_and(is_rest)
             && let Some(mut rest) = self.hctx.pop_backlog()
         {
@@ -216,12 +253,7 @@ impl Turn<'_> {
             return self.end_all_but_last(rq, Some(status));
         }
         if rq.bio_by_bio {
-            let hctx = &mut *self.hctx;
-            let (skip, head_len) = (rq.skip, rq.head_len(&hctx.splits));
-            rq.head_mut(&mut hctx.splits).mark(skip, Some(status));
-            rq.len -= head_len;
-            rq.start += head_len;
-            self.end_head(&mut rq);
+            self.fail_head(&mut rq, status);
             return After::Again(rq);
         }
         match self.may_retry(tag, &mut rq) {
@@ -235,6 +267,16 @@ impl Turn<'_> {
                 self.end_all_but_last(rq, Some(status))
             }
         }
+    }
+
+    /// Ends the first of several bios with a failure, and continues with the next.
+    fn fail_head(&mut self, rq: &mut Request, status: BlockStatus) {
+        let hctx = &mut *self.hctx;
+        let (skip, head_len) = (rq.skip, rq.head_len(&hctx.splits));
+        rq.head_mut(&mut hctx.splits).mark(skip, Some(status));
+        rq.len -= head_len;
+        rq.start += head_len;
+        self.end_head(rq);
     }
 
     /// Enters the request's range among the retries (A1), unless an overlapping write may have been
@@ -321,6 +363,11 @@ impl Turn<'_> {
 /// The common case. These functions take the parts of a [`Turn`], which therefore stay in
 /// registers; a `Turn` that other functions share is in memory.
 impl HardwareContext {
+    /// Returns whether what is left of the first bio of a request overlaps one that was given up.
+    fn is_head_quarantined(&self, rq: &Request) -> bool {
+        self.retries.is_quarantined(rq.head_ranges(&self.splits))
+    }
+
     /// Reaps the driver's completions and ends their bios, which are appended to `ended`.
     #[inline(always)]
     pub(super) fn reap_now<D: Driver + ?Sized>(

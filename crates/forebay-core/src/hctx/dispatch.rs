@@ -203,8 +203,9 @@ impl Turn<'_> {
         }
         // H6 and A1. A retry does not hold back its own request.
         let has_ranges = retries.any();
-        let is_refused =
-            has_ranges && retries.is_quarantined(rq.ranges(&hctx.splits)) && !plants!(ForgetRange);
+        let is_refused = has_ranges
+            && retries.is_quarantined(rq.window_ranges(&hctx.splits))
+            && !plants!(ForgetRange);
         if is_refused || has_ranges && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
                 retries.writes().write_is_out(hctx.count_at);
@@ -457,7 +458,7 @@ impl Turn<'_> {
     }
 
     /// Ends all bios of a request that was not issued.
-    fn answer(&mut self, mut rq: Request, status: BlockStatus) {
+    pub(super) fn answer(&mut self, mut rq: Request, status: BlockStatus) {
         loop {
             rq.head_mut(&mut self.hctx.splits).mark(0, Some(status));
             if rq.nr_bios == 1 {

@@ -6,7 +6,7 @@ mod parts;
 mod queued;
 mod steps;
 
-use crate::bio::{BioFlags, Op};
+use crate::bio::{Bio, BioFlags, Op};
 use crate::limits::QueueLimits;
 use crate::split::{self, Front};
 use alloc::boxed::Box;
@@ -300,6 +300,40 @@ impl Request {
     /// Returns the ranges on the device that are left to do, as (first byte, length).
     pub(crate) fn ranges<'a>(&'a self, splits: &'a Splits) -> Ranges<'a> {
         Ranges::new(self.head(splits), self.skip, self.len)
+    }
+
+    /// Returns those of them that the next command has.
+    pub(crate) fn window_ranges<'a>(&'a self, splits: &'a Splits) -> Ranges<'a> {
+        Ranges::new(self.head(splits), self.skip, self.window_len(splits))
+    }
+
+    /// Returns the range that is left to do of the first bio.
+    pub(crate) fn head_ranges<'a>(&'a self, splits: &'a Splits) -> Ranges<'a> {
+        Ranges::new(self.head(splits), self.skip, self.head_len(splits))
+    }
+
+    /// Cuts off the bios from the first one after the head for which `is_first` holds. The request
+    /// is sealed and not a part. Returns `None` if there is no such bio.
+    pub(crate) fn split_off(&mut self, is_first: impl Fn(&Bio) -> bool) -> Option<Request> {
+        let (mut nr_bios, mut len) = (1, (self.0.bio.len - self.skip).min(self.len));
+        let mut last = &mut *self.0;
+        while last.next.as_ref().is_some_and(|next| !is_first(&next.bio)) {
+            last = last.next.as_mut().expect("it was looked at");
+            nr_bios += 1;
+            len += last.bio.len;
+        }
+        let mut rest = last.next.take()?;
+        rest.rq = Header {
+            start: rest.bio.start,
+            len: self.len - len,
+            nr_bios: self.nr_bios - nr_bios,
+            skip: 0,
+            joined_back: None,
+            ..self.0.rq
+        };
+        self.len = len;
+        self.nr_bios = nr_bios;
+        Some(Request(rest))
     }
 
     /// Cuts the front that fits the limits off an oversized request. Returns `None` if not even one

@@ -413,6 +413,139 @@ fn refused_write_fails_no_other_of_its_batch() {
     assert_eq!(bench.ends(), [(3, Ok(PAGE)), (5, Ok(5 * PAGE))]);
 }
 
+/// Gives up a write of a page, and lets the device take requests again.
+fn with_quarantined(bench: &mut Bench, page: u64) {
+    bench.issue(Op::Write, BioFlags::OWNED, page * PAGE, PAGE, page);
+    give_up(bench);
+    assert_eq!(bench.ends(), [(page, LATE)]);
+    bench.queue.device.revive();
+    bench.toy.seen.clear();
+    // It never completes.
+    bench.toy.running.clear();
+}
+
+#[test]
+fn only_the_bios_of_a_merged_request_that_overlap_a_given_up_write_fail() {
+    for op in [Op::Read, Op::Write] {
+        for bad in 10..15 {
+            let mut bench = bench(limits());
+            with_quarantined(&mut bench, bad);
+            bench.plug_each(op, 10..15);
+            bench.unplug();
+            bench.finish_running();
+            let mut ends = bench.ends();
+            ends.sort_by_key(|(page, _)| *page);
+            let of_page = |page| (page, if page == bad { GONE } else { Ok(PAGE) });
+            assert_eq!(ends, [10, 11, 12, 13, 14].map(of_page), "{op:?} {bad}");
+            let runs = [(10, bad), (bad + 1, 15)].into_iter().filter(|(from, to)| from < to);
+            let issued = runs.map(|(from, to)| (op, from * PAGE, (to - from) * PAGE));
+            assert!(bench.toy.issued().into_iter().eq(issued), "{op:?} {bad}");
+            assert_eq!(bench.queue.hctx.nr_free_tags(), 3);
+        }
+    }
+}
+
+#[test]
+fn rest_of_a_merged_request_that_overlaps_a_given_up_write_waits_for_a_tag() {
+    let mut bench = bench(limits());
+    with_quarantined(&mut bench, 11);
+    for page in [30, 40] {
+        bench.issue(Op::Read, BioFlags::NONE, page * PAGE, PAGE, page);
+    }
+    bench.plug_each(Op::Write, 10..14);
+    bench.unplug();
+    // The write that was given up has the fourth tag.
+    let first = [30, 40, 10].map(|page| (page, 1));
+    let runs = |bench: &Bench| -> Vec<(u64, u64)> {
+        bench.toy.issued().iter().map(|(_, start, len)| (start / PAGE, len / PAGE)).collect()
+    };
+    assert_eq!((runs(&bench), bench.ends()), (first.to_vec(), vec![]));
+    bench.complete(0, Ok(PAGE));
+    assert_eq!(runs(&bench)[3..], [(12, 2)]);
+    bench.finish_running();
+    let [first, a, b, c, d] = [30, 40, 10, 12, 13].map(|page| (page, Ok(PAGE)));
+    assert_eq!(bench.ends(), [first, (11, GONE), a, b, c, d]);
+}
+
+#[test]
+fn nowait_rest_of_a_merged_request_that_overlaps_a_given_up_write_ends() {
+    let mut bench = bench(limits());
+    with_quarantined(&mut bench, 11);
+    for page in 10..13 {
+        let bio = bench.bio(Op::Write, page * PAGE, PAGE, page);
+        bench.queue_bio(Bio { flags: BioFlags::NOWAIT, ..bio }, 1);
+    }
+    bench.unplug();
+    bench.finish_running();
+    let again = Err(BlockStatus::Again);
+    let mut ends = bench.ends();
+    ends.sort_by_key(|(page, _)| *page);
+    assert_eq!(ends, [(10, Ok(PAGE)), (11, again), (12, again)]);
+}
+
+#[test]
+fn bios_of_a_merged_request_that_was_taken_apart_keep_their_own_failures() {
+    let mut bench = bench(limits());
+    with_quarantined(&mut bench, 12);
+    bench.plug_each(Op::Write, 10..15);
+    bench.unplug();
+    let (medium, io) = (Err(BlockStatus::Medium), Err(BlockStatus::Io));
+    // 10 and 11 are repeated one by one, then 13 and 14.
+    for (nth, result) in
+        [(0, medium), (1, io), (1, medium), (0, medium), (0, Ok(PAGE)), (0, medium)]
+    {
+        bench.complete(nth, result);
+    }
+    let ends = [(12, GONE), (10, io), (11, medium), (13, Ok(PAGE)), (14, medium)];
+    assert_eq!(bench.ends(), ends);
+}
+
+#[test]
+fn repeat_of_a_merged_write_continues_behind_the_bio_that_overlaps_a_given_up_write() {
+    let mut bench = bench(limits());
+    bench.issue(Op::Write, BioFlags::OWNED, 11 * PAGE, PAGE, 99);
+    bench.turn_after(LIMIT_NS);
+    // The limit of this one begins later.
+    bench.plug_each(Op::Read, 10..13);
+    bench.unplug();
+    bench.turn_after(GRACE_NS);
+    assert_eq!(bench.ends(), [(99, LATE)]);
+    bench.queue.device.revive();
+    bench.complete(1, Err(BlockStatus::Medium));
+    while bench.toy.running.len() > 1 {
+        bench.complete(1, Ok(PAGE));
+    }
+    assert_eq!(bench.ends(), [(10, Ok(PAGE)), (11, GONE), (12, Ok(PAGE))]);
+}
+
+#[test]
+fn merged_discards_that_overlap_a_given_up_write_are_taken_apart() {
+    let limits = limits().discard_granularity(4096).max_discard_sectors(1 << 20);
+    let mut bench = bench(limits.max_discard_segments(8));
+    with_quarantined(&mut bench, 20);
+    bench.plug_each(Op::Discard, [40, 20, 60]);
+    bench.unplug();
+    bench.finish_running();
+    let mut ends = bench.ends();
+    ends.sort_by_key(|(page, _)| *page);
+    assert_eq!(ends, [(20, GONE), (40, Ok(PAGE)), (60, Ok(PAGE))]);
+    let ranges: Vec<_> = bench.toy.seen.iter().map(|seen| seen.ranges.clone()).collect();
+    assert_eq!(ranges, [vec![(40 * PAGE, PAGE)], vec![(60 * PAGE, PAGE)]]);
+}
+
+#[test]
+fn busy_device_gets_the_rest_of_a_merged_request_that_was_taken_apart_later() {
+    let mut bench = bench(limits());
+    with_quarantined(&mut bench, 10);
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.plug_each(Op::Write, 10..13);
+    bench.unplug();
+    assert_eq!((bench.ends(), bench.toy.running.len()), (vec![(10, GONE)], 0));
+    bench.turn();
+    bench.finish_running();
+    assert_eq!(bench.ends(), [(11, Ok(PAGE)), (12, Ok(PAGE))]);
+}
+
 #[test]
 fn time_of_a_late_request_is_busy_time_of_the_device() {
     let mut bench = bench(limits());

@@ -322,6 +322,25 @@ fn request_that_was_given_up_holds_back_no_lower_class() {
 }
 
 #[test]
+fn neighbour_of_a_bio_that_overlaps_a_given_up_write_is_issued() {
+    let policy = policy().device_depth(Some(2)).io_timeout_ns(1000).io_timeout_grace_ns(1000);
+    let mut bench = Bench::new(limits(), policy);
+    bench.issue(Op::Write, BioFlags::OWNED, 11 * K4, K4, 99);
+    bench.turn_after(1000);
+    bench.turn_after(1000);
+    assert_eq!(bench.ends(), [(99, Err(BlockStatus::Timeout))]);
+    bench.queue.device.revive();
+    bench.toy.running.clear();
+    bench.issue_pages(Op::Write, [100, 10, 12, 11]);
+    bench.finish_running();
+    let offline = Err(BlockStatus::Offline);
+    let mut ends = bench.ends();
+    ends.sort_by_key(|(page, _)| *page);
+    assert_eq!(ends, [(10, Ok(K4)), (11, offline), (12, Ok(K4)), (100, Ok(K4))]);
+    assert_eq!(bench.requests(), [(11, 1), (100, 1), (10, 1), (12, 1)]);
+}
+
+#[test]
 fn without_front_merges_a_queued_request_still_absorbs_its_successor() {
     let params = MqDeadlineParams::default().front_merges(false);
     let mut bench = Bench::new(limits(), policy().mq_deadline(params));

@@ -6,6 +6,7 @@
 
 mod row;
 
+use super::given_up::GivenUp;
 use super::register::Register;
 use super::{Verdict, broken, rules};
 use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio};
@@ -37,10 +38,7 @@ pub(crate) struct Bios {
     offline_at: u64,
     /// Whether requests have a time limit.
     has_time_limit: bool,
-    /// The number of commands at drivers that were given up and may change the device (H6) or sync
-    /// it, and when such a command last completed.
-    nr_blocking: u32,
-    unblocked_at: u64,
+    given_up: GivenUp,
     pub(crate) nr_ended: u64,
     pub(crate) nr_blocks_read: u64,
 }
@@ -61,8 +59,7 @@ impl Bios {
             none_at: 0,
             offline_at: 0,
             has_time_limit,
-            nr_blocking: 0,
-            unblocked_at: 0,
+            given_up: GivenUp::default(),
             nr_ended: 0,
             nr_blocks_read: 0,
         }
@@ -77,6 +74,7 @@ impl Bios {
         self.flush_failed_at.fill(0);
         self.failed_at.fill(0);
         (self.none_at, self.offline_at) = (0, 0);
+        self.given_up.clear();
         (self.nr_ended, self.nr_blocks_read) = (0, 0);
     }
 
@@ -242,14 +240,15 @@ impl Bios {
     }
 
     /// Records that a command that may change or sync the device is given up.
-    pub(crate) fn block(&mut self) {
-        self.nr_blocking += 1;
+    pub(crate) fn block(&mut self, ranges: impl Iterator<Item = (u64, u64)>) {
+        self.given_up.add(ranges);
     }
 
     /// Records that such a command has completed.
-    pub(crate) fn unblock(&mut self) {
+    pub(crate) fn unblock(&mut self, ranges: impl Iterator<Item = (u64, u64)>) {
         self.clock += 1;
-        (self.nr_blocking, self.unblocked_at) = (self.nr_blocking - 1, self.clock);
+        let oldest = self.line.front().map(|&(slot, _)| self.rows[slot as usize].queued_at);
+        self.given_up.complete(ranges, self.clock, oldest.unwrap_or(self.clock - 1));
     }
 
     /// Checks that a bio has ended after its command was given up, if one command had all of it
@@ -346,8 +345,8 @@ impl Bios {
         // up.
         let has_newly_failed = || self.flush_failed_at.iter().any(|&at| at > row.queued_at);
         let is_overdue = self.has_time_limit && status == BlockStatus::Timeout;
-        let is_blocked = self.nr_blocking > 0 || self.unblocked_at > row.queued_at;
-        if has_flush && is_overdue && (has_newly_failed() || is_blocked) {
+        let is_blocked = || self.given_up.any(row.queued_at);
+        if has_flush && is_overdue && (has_newly_failed() || is_blocked()) {
             return true;
         }
         // Writes that an earlier flush has lost are lost for every flush that covers them.
@@ -359,7 +358,9 @@ impl Bios {
             BlockStatus::Offline => {
                 // This status may also replace a retry.
                 let is_left = matches!(unit, Some(Unit::Idle | Unit::Failed(_)));
-                (has_flush || is_left) && self.offline_at > row.queued_at || is_left && is_blocked
+                let nr = row.units.len() as u64;
+                (has_flush || is_left) && self.offline_at > row.queued_at
+                    || is_left && self.given_up.overlap(row.block, nr, row.queued_at)
             }
             BlockStatus::Again | BlockStatus::NotSupported
                 if row.flags.contains(BioFlags::NOWAIT) && row.is_undone() =>

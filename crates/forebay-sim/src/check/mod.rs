@@ -37,6 +37,7 @@ pub(crate) mod drained;
 pub(crate) mod durable;
 pub(crate) mod gates;
 pub(crate) mod gather;
+mod given_up;
 pub(crate) mod limits;
 pub(crate) mod lines;
 mod memory;

@@ -8,6 +8,14 @@ use crate::check::{Broken, Checks, Verdict, broken, rules};
 use forebay_core::{BlockStatus, MemoryHold, Op};
 use std::sync::Arc;
 
+impl Row {
+    /// Returns the ranges of the command, as (first block, number). That of a flush is empty.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let flush = self.pieces.is_empty().then_some((0, 0));
+        self.pieces.iter().map(|piece| (piece.block, piece.nr as u64)).chain(flush)
+    }
+}
+
 impl DriverState {
     /// Returns how many commands are over the time limit now, and were not before.
     pub(crate) fn count_overdue(&mut self, now: u64, limit_ns: u64) -> u64 {
@@ -56,7 +64,7 @@ impl DriverState {
                 checks.bios.flush_failed(BlockStatus::Timeout);
             }
             if row.command.op != Op::Read {
-                checks.bios.block();
+                checks.bios.block(row.ranges());
             }
             let own = row.pieces.iter().map(|piece| piece.slot);
             slots.extend(own.filter(|slot| checks.bios.give_up(*slot)));

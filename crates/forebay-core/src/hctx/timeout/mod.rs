@@ -15,8 +15,8 @@
 //!   or the submitter keeps it valid for longer than the bio ([`BioFlags::OWNED`]). The result that
 //!   the driver returns later is dropped ([`quarantine`]);
 //! - H6 such a request may still change the device. Until the driver completes it, overlapping
-//!   requests are not issued, and end with `Offline` (`crate::retry`). Its writes count as
-//!   lost;
+//!   bios are not issued, and end with `Offline` (`crate::retry`). A merged request is taken apart,
+//!   and its other bios are issued. Writes of the one that was given up count as lost;
 //! - H7 after a revive, the device may still have a request that was given up. If requests then
 //!   wait, and none is issued for the limit and the grace period together, the device is marked as
 //!   gone again ([`stalled`]).
