@@ -8,11 +8,14 @@ out=$2
 if [ ! -e "$guest/bin/busybox" ]; then
     packages=$out/packages
     mkdir -p "$packages" "$(dirname "$guest")"
-    cd "$packages"
-    kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' | head -n 1)
-    apt-get -q download "$kernel" busybox-static
-    for package in *.deb; do dpkg-deb --extract "$package" root; done
-    mv root "$guest"
+    (
+        cd "$packages"
+        depends=$(apt-cache depends linux-image-cloud-amd64)
+        image=$(echo "$depends" | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' | head -n 1)
+        apt-get -q download "$image" busybox-static
+        for package in *.deb; do dpkg-deb --extract "$package" root; done
+    )
+    mv "$packages/root" "$guest"
 fi
 root=$out/initrd
 mkdir -p "$root/bin" "$root/modules" "$root/usr/bin"
