@@ -8,6 +8,7 @@
 mod aio;
 mod distance;
 mod figures;
+mod kernel;
 mod library;
 mod measure;
 mod nbd;
@@ -58,6 +59,11 @@ us, 1 ms or 5 ms (root, /dev/fuse). The figure aio-flush measures these only, in
 The figure sched measures limits, weights and schedulers, and compares limits with those of
 qemu-storage-daemon and nbdkit. Name it alone, too. With --pairs 5 --seconds 1 and
 --out bench/SCHED.md it writes the published table, in about 5 minutes.
+
+The figure sched-kernel compares schedulers with those of a Linux kernel, in a guest that QEMU
+emulates (qemu-system-x86_64, dpkg-deb, and once apt-get). Name it alone, too. With --seconds 20 and
+--out bench/SCHED-KERNEL.md it writes the published table, in about 16 minutes. The figure
+sched-order measures only the order of service, in about 2 minutes.
 
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
 vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)
@@ -130,6 +136,9 @@ fn main() -> Result<()> {
     }
     if options.names == [sched::NAME] {
         return write(&sched::render(&forebay, &options)?, &options);
+    }
+    if [kernel::NAME, kernel::ORDER_NAME].iter().any(|name| options.names == [*name]) {
+        return write(&kernel::render(&forebay, &options)?, &options);
     }
     if options.names == [rbd::NAME] {
         return write(&rbd::render(&forebay, &options)?, &options);

@@ -28,7 +28,8 @@ pub(crate) struct Sample {
 /// Builds the program with the profile `dist`, like packages, and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    for what in ["-p forebay-cli", "-p forebay --example commit_cost"] {
+    let examples = "-p forebay --example commit_cost --example service_order";
+    for what in ["-p forebay-cli", examples] {
         let words = what.split(' ');
         let status =
             Command::new(&cargo).args(["build", "--profile", "dist"]).args(words).status()?;

@@ -413,13 +413,13 @@ fn sim_jobs(report: &Value) -> Result<Vec<String>> {
 }
 
 /// Returns the direction of a job that has I/Os.
-fn part(job: &Value) -> Option<&Value> {
+pub(crate) fn part(job: &Value) -> Option<&Value> {
     let has_ios = |part: &&Value| part["total_ios"].as_u64().is_some_and(|nr| nr > 0);
     ["read", "write"].into_iter().map(|key| &job[key]).find(has_ios)
 }
 
 /// Runs a command that prints JSON.
-fn json(command: &mut Command) -> Result<Value> {
+pub(crate) fn json(command: &mut Command) -> Result<Value> {
     let output = command.output()?;
     if !output.status.success() {
         bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));

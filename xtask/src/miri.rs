@@ -27,6 +27,7 @@ const ALONE: &[Suite] = &[Suite {
         "sched::bfq::tests",
         "sched::kyber::tests",
         "sched::mq_deadline::tests",
+        "sched::recorded",
         "sched::sorted::tests",
         "usual_number_of_owners_needs_no_growth",
     ],

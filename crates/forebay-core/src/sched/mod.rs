@@ -16,6 +16,8 @@ mod choice;
 mod elevator;
 mod kyber;
 mod mq_deadline;
+#[cfg(test)]
+mod recorded;
 mod sorted;
 mod tag_list;
 

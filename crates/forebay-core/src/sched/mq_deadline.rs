@@ -2,7 +2,9 @@
 //!
 //! Source: the rules and defaults of Linux 6.12 (`block/mq-deadline.c`). Differences: discards and
 //! write-zeroes are writes, as there; zones are missing; and the context limits the tags of
-//! requests that are not reads (`async_depth`, Q9), beside every scheduler.
+//! requests that are not reads (`async_depth`, Q9), beside every scheduler. Linux takes a request
+//! from the scheduler before the device has room for it, so it compares deadlines one service
+//! earlier (`sched/recorded.rs` has recorded orders).
 //!
 //! A request has a class (that of its priority) and a direction: read, or write. For each pair
 //! there is a list sorted by address, and a FIFO with a deadline for each request.
