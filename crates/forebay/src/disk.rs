@@ -414,6 +414,12 @@ impl Disk {
         self.shared.set_weight_measure(by, cost);
     }
 
+    /// Returns the present measure of weights. It is that of the disk's spec, unless
+    /// [`Disk::set_weight_by`] has changed it since.
+    pub fn weight_by(&self) -> (WeightBy, CostModel) {
+        self.shared.weight_measure()
+    }
+
     /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has
     /// ended. A thread that owns a hardware context has to reap its I/O meanwhile; a blocking call
     /// does so. A request whose I/O has ended because of its time limit (`io_timeout_ms`) may still
