@@ -76,7 +76,7 @@ pub use knob::{
 pub use limits::submit_error::SubmitErrorKind;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
-pub use origin::{Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
+pub use origin::{BadPriority, Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
 pub use owner::{
     BadLimit, Bucket, ChangeInProgress, Charged, FairId, FairQueue, LIMIT_KEYS, LimitKey, Limits,
     OWNER_COUNTERS, OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerCounter, OwnerError, OwnerId,
