@@ -213,9 +213,6 @@ impl ScenarioSpec {
                  expected none, mq-deadline, kyber or bfq"
                 .to_owned()),
             1 => Ok(()),
-            nr if scheduling.scheduler.is_none() => {
-                Err(format!("set: scheduler={name}: the disk with nr_hw_queues={nr} has none"))
-            }
             nr => Err(format!(
                 "set: scheduler={name}: the disk has nr_hw_queues={nr}; expected 1, because a \
                  scheduler orders one context"

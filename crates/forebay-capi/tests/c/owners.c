@@ -1,6 +1,8 @@
 /* Owners: limits, weights, latency goals, counters, children, and I/O for an owner. */
 #include "check.h"
 
+#include <stddef.h>
+
 static char memory[16][512];
 
 static uint64_t owner_counter(struct forebay_owner *owner, const char *name)
@@ -48,6 +50,8 @@ int main(void)
     const struct forebay_option unknown[] = {{"iops", "1"}, {"speed", "1"}};
     uint64_t value;
 
+    /* Where earlier headers had a reserved field. */
+    CHECK(sizeof io == 64 && offsetof(struct forebay_io, owner) == 60);
     /* A name belongs to one owner, of which there may be several handles. */
     CHECK(forebay_owner_open(disk, "tenant", &tenant) == 0);
     CHECK(forebay_owner_open(disk, "tenant", &same) == 0);
