@@ -99,6 +99,10 @@ struct forebay_group_commit;
 // it.
 struct forebay_hold;
 
+// An owner of I/O on a disk: a tenant, a connection, a job. Any number of threads may use it at
+// once.
+struct forebay_owner;
+
 // A completion queue of a disk. It belongs to the thread that opened it.
 struct forebay_queue;
 
@@ -203,8 +207,9 @@ struct forebay_io {
     // The I/O priority: FOREBAY_PRIORITY_... plus a level, as in ioprio_set(2). 0: best effort,
     // level 4. Only mq-deadline and bfq order by the class.
     uint32_t priority;
-    // 0, for fields of later versions.
-    uint32_t reserved;
+    // The number of the owner whose limits the I/O counts against: see forebay_owner_number(). 0:
+    // no owner.
+    uint32_t owner;
 };
 
 // The completion of an I/O.
@@ -484,6 +489,83 @@ int forebay_close(struct forebay_disk *disk);
 // Returns the version of the library as text, such as "0.1.0".
 const char *forebay_version(void);
 
+// Opens a handle of the owner of I/O with this name. Adds the owner if the disk has none: without
+// limits, and with a weight of 100. Stores a handle in *owner, which keeps the disk open.
+//
+// Returns 0, or a negative errno: -EEXIST if an owner below another one has this name.
+int forebay_owner_open(struct forebay_disk *disk, const char *name, struct forebay_owner **owner);
+
+// Opens a handle of the owner with this name below another one, as forebay_owner_open() does. Its
+// I/O counts against the limits of both, and the children of an owner divide its share. There may
+// be 8 levels.
+//
+// Returns 0, or a negative errno: -EEXIST if another owner has this name, -ENOENT if the parent
+// was removed.
+int forebay_owner_child(struct forebay_owner *parent,
+                        const char *name,
+                        struct forebay_owner **owner);
+
+// Closes a handle of an owner. The owner stays, with its limits, until forebay_owner_remove(), or
+// until the disk is closed.
+//
+// Returns 0, or a negative errno: -EBADF if the handle is closed already.
+int forebay_owner_close(struct forebay_owner *owner);
+
+// Removes an owner from its disk. I/O that waits for its limits goes on without any. Its number
+// may become that of another owner. The handle stays open: close it.
+//
+// Returns 0, or a negative errno: -EBUSY if the owner has children, -ENOENT if it was removed
+// before.
+int forebay_owner_remove(struct forebay_owner *owner);
+
+// Returns the number of an owner, at least 1, for the field owner of struct forebay_io, or a
+// negative errno. It is valid on the disk of the owner, until the owner is removed. On other disks
+// I/O with this number counts against another owner, or none.
+int forebay_owner_number(struct forebay_owner *owner);
+
+// Sets all limits of an owner. They apply together, beside those of the owners above. Keys are
+// iops, bps, read_iops, read_bps, write_iops, write_bps (I/Os or bytes per second), each of these
+// with _burst (I/Os or bytes that may start at once after a pause), and latency_target_us (a
+// latency goal: while it is missed, siblings have fewer I/Os in flight). Values are numbers, such
+// as "500" or "10m"; 0 is no limit. Limits that are not given are removed, so nr = 0 removes all.
+//
+// Returns 0, or a negative errno: -EINVAL for an unknown key, a wrong value, or a burst without
+// its rate. After a failure the limits are unchanged.
+int forebay_owner_set_limits(struct forebay_owner *owner,
+                             const struct forebay_option *limits,
+                             uint32_t nr);
+
+// Stores the limit with a key in *value: see forebay_owner_set_limits(). 0: no limit. The default
+// of a burst is stored as a number.
+//
+// Returns 0, or a negative errno: -EINVAL if there is no such key.
+int forebay_owner_limit(struct forebay_owner *owner, const char *key, uint64_t *value);
+
+// Sets the weight of an owner, 1 to 10000: its share among its siblings, while each has I/O that
+// waits for a tag. The disk needs one hardware context (nr_hw_queues=1).
+//
+// Returns 0, or a negative errno.
+int forebay_owner_set_weight(struct forebay_owner *owner, uint32_t weight);
+
+// Returns the weight of an owner, or a negative errno.
+int forebay_owner_weight(struct forebay_owner *owner);
+
+// Returns the number of counters that each owner has. They are numbered from 0.
+uint32_t forebay_owner_stats_count(void);
+
+// Returns the name of a counter of owners, such as "limit_wait_ns", or NULL if there is no such
+// number.
+const char *forebay_owner_stats_name(uint32_t index);
+
+// Returns the meaning of a counter of owners as a sentence, or NULL if there is no such number.
+const char *forebay_owner_stats_help(uint32_t index);
+
+// Stores the counter of an owner with a name in *value, without the I/O of its children.
+// UINT64_MAX: no such value, such as a depth without a limit.
+//
+// Returns 0, or a negative errno: -ENOENT if there is no such counter.
+int forebay_owner_stats_get(struct forebay_owner *owner, const char *name, uint64_t *value);
+
 // Opens a plug on this thread: I/O that the thread submits on any disk waits, so that neighbours
 // merge. It is issued when the outermost plug ends, a limit is reached, or the thread waits. Plugs
 // nest; end each with forebay_unplug().
@@ -589,6 +671,40 @@ int forebay_request_copy_from(struct forebay_request *request,
 // Returns 0, or a negative errno: -EBADF if the request has already ended, -EINVAL if the result
 // does not fit the request. After -EINVAL the request has not ended.
 int forebay_request_end(struct forebay_request *request, int64_t result);
+
+// Changes the scheduler of a disk in use, or its settings. Keys are scheduler, device_depth and
+// the parameters of schedulers, as in specs. Settings that are not given stay. The disk is frozen
+// meanwhile, as by forebay_freeze() with timeout_ms: I/O that it has admitted ends first.
+//
+// Returns 0, or a negative errno: -EINVAL for a wrong setting, or for a disk with several hardware
+// contexts; those of forebay_freeze(). After a failure the disk has the scheduler that it had.
+int forebay_set_scheduler(struct forebay_disk *disk,
+                          const struct forebay_option *settings,
+                          uint32_t nr,
+                          int timeout_ms);
+
+// Stores the present setting of the scheduler with a key, such as "scheduler", as text in buf,
+// which has size bytes, with a zero byte at the end. A longer text is truncated. forebay_info()
+// stores the setting that the disk was opened with.
+//
+// Returns the length of the whole text without the zero byte, or a negative errno: -ENOENT if
+// there is no such setting of schedulers.
+int forebay_scheduler(struct forebay_disk *disk, const char *key, char *buf, size_t size);
+
+// Sets how many requests each hardware context of a disk in use may have at the device at once:
+// the setting nr_requests, 1 to queue_depth.
+//
+// Returns 0, or a negative errno.
+int forebay_set_nr_requests(struct forebay_disk *disk, uint32_t nr_requests);
+
+// Sets the measure in which weights of owners divide a disk in use. Keys are weight_by (bytes, ios
+// or cost), cost_read_io_ns, cost_read_byte_ps, cost_write_io_ns and cost_write_byte_ps, as in
+// specs. Settings that are not given stay. Earlier I/O of owners does not count any more.
+//
+// Returns 0, or a negative errno.
+int forebay_set_weight_by(struct forebay_disk *disk,
+                          const struct forebay_option *settings,
+                          uint32_t nr);
 
 // Returns the number of counters. Counters are numbered from 0.
 uint32_t forebay_stats_count(void);

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use forebay::{
-    BlockStatus, CommitError, FreezeError, IoError, OpenError, RegisterError, SpecError,
+    BadLimit, BadSetting, BlockStatus, CommitError, FreezeError, IoError, OpenError, OwnerError,
+    RegisterError, SchedulerError, SpecError,
 };
 use std::any::Any;
 use std::borrow::Cow;
@@ -59,7 +60,23 @@ macro_rules! failure_from {
     };
 }
 
-failure_from! { IoError OpenError SpecError FreezeError RegisterError CommitError }
+failure_from! {
+    IoError OpenError SpecError FreezeError RegisterError CommitError OwnerError SchedulerError
+}
+
+impl From<BadLimit> for Failure {
+    #[cold]
+    fn from(error: BadLimit) -> Failure {
+        Failure::invalid(error.to_string())
+    }
+}
+
+impl From<BadSetting> for Failure {
+    #[cold]
+    fn from(error: BadSetting) -> Failure {
+        Failure::invalid(error.to_string())
+    }
+}
 
 impl From<io::Error> for Failure {
     #[cold]

@@ -46,6 +46,7 @@ pub(crate) const DISK: Mark = Mark { number: 0x46_42_44_01, name: "disk" };
 pub(crate) const QUEUE: Mark = Mark { number: 0x46_42_51_02, name: "queue" };
 pub(crate) const HOLD: Mark = Mark { number: 0x46_42_48_05, name: "hold" };
 pub(crate) const GROUP_COMMIT: Mark = Mark { number: 0x46_42_43_03, name: "group commit" };
+pub(crate) const OWNER: Mark = Mark { number: 0x46_42_4f_06, name: "owner" };
 
 /// A kind of handle: the type of its value.
 pub(crate) trait Kind: Sized {
@@ -244,7 +245,8 @@ fn refuse<T: Kind>(is_null: bool, magic: u32) -> Failure {
     if magic == CLOSED {
         return Failure::new(libc::EBADF, format!("the {name} is closed: it was used after close"));
     }
-    let other = [DISK, QUEUE, HOLD, GROUP_COMMIT].into_iter().find(|mark| mark.number == magic);
+    let kinds = [DISK, QUEUE, HOLD, GROUP_COMMIT, OWNER];
+    let other = kinds.into_iter().find(|mark| mark.number == magic);
     Failure::invalid(match other {
         None if magic == REQUEST => {
             format!("expected a {name}, but the pointer is that of a request or misaligned")

@@ -2,7 +2,7 @@
 // Exports functions to C.
 #![allow(unsafe_code)]
 
-use crate::args::{place_of, text_of};
+use crate::args::{place_of, store_text, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
@@ -80,15 +80,8 @@ pub unsafe extern "C" fn forebay_info(
             PropertyValue::Flag(is_set) => u8::from(is_set).to_string(),
             value => value.to_string(),
         };
-        if size > 0 {
-            let (place, nr) = (place_of(buf)?.cast::<u8>(), text.len().min(size - 1));
-            // SAFETY: the caller passes `size` bytes of its own, of which these are the first.
-            unsafe {
-                place.copy_from_nonoverlapping(text.as_ptr(), nr);
-                place.add(nr).write(0);
-            }
-        }
-        Ok(c_int::try_from(text.len()).unwrap_or(c_int::MAX))
+        // SAFETY: the caller passes `size` bytes of its own.
+        unsafe { store_text(&text, buf, size) }
     })
 }
 

@@ -4,7 +4,7 @@
 
 use crate::error::Failure;
 use forebay::foreign::cut;
-use forebay::{Bio, BioFlags, Class, Op, Origin, Priority, Segment, Segments};
+use forebay::{Bio, BioFlags, Class, OWNER_MAX, Op, Origin, Priority, Segment, Segments};
 use libc::iovec;
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -91,8 +91,9 @@ pub struct forebay_io {
     /// The I/O priority: FOREBAY_PRIORITY_... plus a level, as in ioprio_set(2). 0: best effort,
     /// level 4. Only mq-deadline and bfq order by the class.
     pub priority: u32,
-    /// 0, for fields of later versions.
-    pub reserved: u32,
+    /// The number of the owner whose limits the I/O counts against: see forebay_owner_number(). 0:
+    /// no owner.
+    pub owner: u32,
 }
 
 const IO_SIZE: usize = size_of::<forebay_io>();
@@ -125,7 +126,7 @@ pub(crate) unsafe fn plain_bio(at: *const forebay_io) -> Option<Bio> {
         }
         &*at
     };
-    let has_more = (io.flags | io.iovcnt | io.priority | io.reserved) != 0 || !io.iov.is_null();
+    let has_more = (io.flags | io.iovcnt | io.priority | io.owner) != 0 || !io.iov.is_null();
     if has_more || io.buf.is_null() || io.len.wrapping_sub(1) >= SEGMENT_MAX {
         return None;
     }
@@ -162,7 +163,7 @@ pub(crate) unsafe fn read_io(at: *const forebay_io) -> Result<(forebay_io, usize
         offset: 0,
         user_data: 0,
         priority: 0,
-        reserved: 0,
+        owner: 0,
     };
     let to = (&raw mut io).cast::<u8>();
     // SAFETY: `size` bytes are there. Fields that the caller's version lacks stay 0.
@@ -256,20 +257,25 @@ fn without_memory(io: &forebay_io) -> Result<Bio, Failure> {
     Ok(Bio { flags, origin, user_data: io.user_data, ..Bio::range(op, io.offset, io.len) })
 }
 
-/// Returns the origin of a bio with the priority of an I/O.
+/// Returns the origin of a bio with the priority and the owner of an I/O.
 #[inline]
 fn origin_of(io: &forebay_io) -> Result<Origin, Failure> {
-    match io.priority | io.reserved {
-        0 => Ok(Origin::NONE),
-        _ => Ok(Origin::NONE.with_priority(priority_of(io)?)),
+    match io.priority {
+        _ if io.owner > OWNER_MAX => Err(no_owner(io.owner)),
+        0 => Ok(Origin::NONE.with_owner(io.owner)),
+        _ => Ok(Origin::NONE.with_owner(io.owner).with_priority(priority_of(io)?)),
     }
 }
 
 #[cold]
+fn no_owner(number: u32) -> Failure {
+    Failure::invalid(format!(
+        "the owner {number} of the I/O does not exist; use forebay_owner_number(), or 0 for none"
+    ))
+}
+
+#[cold]
 fn priority_of(io: &forebay_io) -> Result<Priority, Failure> {
-    if io.reserved != 0 {
-        return Err(Failure::invalid("the field `reserved` of the I/O is not 0"));
-    }
     let level = io.priority & ((1 << PRIORITY_CLASS_SHIFT) - 1);
     let class = match io.priority - level {
         0 if level == 0 => return Ok(Priority::default()),

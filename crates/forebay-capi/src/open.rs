@@ -2,7 +2,7 @@
 // Exports functions to C.
 #![allow(unsafe_code)]
 
-use crate::args::{bytes_of, place_of, text_of};
+use crate::args::{bytes_of, forebay_option, pairs_of, place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
@@ -27,16 +27,6 @@ pub unsafe extern "C" fn forebay_open(spec: *const c_char, disk: *mut *mut foreb
         unsafe { opened.write(handle) };
         Ok(0)
     })
-}
-
-/// A key of a spec, and its value.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct forebay_option {
-    /// The key, such as "direct".
-    pub key: *const c_char,
-    /// The value, such as "on".
-    pub value: *const c_char,
 }
 
 /// Opens a file or block device by its path, with nr options: keys that a spec accepts for files,
@@ -100,19 +90,11 @@ pub unsafe extern "C" fn forebay_open_fd(
 /// # Safety
 /// `options` is null, or points to `nr` options with C strings or null.
 unsafe fn options_of(options: *const forebay_option, nr: u32) -> Result<DiskOptions, Failure> {
-    if nr > 0 && (options.is_null() || !options.is_aligned()) {
-        return Err(Failure::invalid("the array of options is NULL or misaligned"));
-    }
-    (0..nr as usize).try_fold(Disk::options(), |chosen, nth| {
-        // SAFETY: the caller keeps the conditions.
-        let (key, value) = unsafe {
-            let option = options.add(nth).read();
-            (text_of(option.key, "key of an option")?, text_of(option.value, "value of an option")?)
-        };
-        match key {
-            "driver" => Ok(chosen.driver(value)),
-            key => Ok(chosen.set(key, value)?),
-        }
+    // SAFETY: the caller keeps the conditions.
+    let pairs = unsafe { pairs_of(options, nr) }?;
+    pairs.into_iter().try_fold(Disk::options(), |chosen, pair| match pair {
+        ("driver", driver) => Ok(chosen.driver(driver)),
+        (key, value) => Ok(chosen.set(key, value)?),
     })
 }
 

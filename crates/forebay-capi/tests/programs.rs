@@ -13,10 +13,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs that also run under valgrind.
-const UNDER_VALGRIND: [&str; 15] = [
+const UNDER_VALGRIND: [&str; 17] = [
     "backend",
     "block_status",
     "blocking_calls",
+    "changes_in_use",
     "close_in_flight",
     "close_in_use",
     "durable_points",
@@ -26,6 +27,7 @@ const UNDER_VALGRIND: [&str; 15] = [
     "late_requests",
     "names_of_counters_and_properties",
     "null_arguments",
+    "owners",
     "queue",
     "wrong_state",
     "wrong_thread",
@@ -49,6 +51,7 @@ programs! {
     backend
     block_status
     blocking_calls
+    changes_in_use
     close_in_flight
     close_in_use
     durable_points
@@ -64,6 +67,7 @@ programs! {
     open_failures
     open_fd
     open_path
+    owners
     priorities
     queue
     registered_memory

@@ -36,9 +36,11 @@ use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX};
 
 use self::comparison::Comparison;
 use self::job_file::JobFile;
+use self::notes::Kinds;
 use self::scenario::ScenarioFile;
 use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
+use crate::bench::has_one_class;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
 use crate::number;
@@ -176,7 +178,15 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     }
     let faults = fault_rules(&args.faults)?;
     let mut variants = variants::of(&settings, Tasks::Jobs, &args.compare, args.sweep.as_deref())?;
-    variants.iter_mut().for_each(|variant| variant.disk.faults.clone_from(&faults));
+    let kinds = Kinds {
+        has_priorities: command.jobs.iter().any(|job| job.priorities.is_given()),
+        has_classes: !has_one_class(command.jobs.iter()),
+        ..Kinds::default()
+    };
+    for variant in &mut variants {
+        variant.disk.faults.clone_from(&faults);
+        variant.kinds = kinds;
+    }
     let file = JobFile { command, comparison: Comparison::new(path, variants, args)? };
     Ok(Plan { load: Load::Jobs(Box::new(file)), seeds })
 }

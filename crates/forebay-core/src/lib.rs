@@ -69,15 +69,18 @@ pub use hctx::{
     SchedulerChange, Turned,
 };
 pub use hold::{Hold, HoldLimits, HoldStep};
-pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
+pub use knob::{
+    BadKnob, BadSetting, DefaultValue, KNOBS, Knob, SCHEDULER_KEYS, Values, WEIGHT_KEYS,
+    parse_switch,
+};
 pub use limits::submit_error::SubmitErrorKind;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
-pub use origin::{Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
+pub use origin::{BadPriority, Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
 pub use owner::{
     BadLimit, Bucket, ChangeInProgress, Charged, FairId, FairQueue, LIMIT_KEYS, LimitKey, Limits,
-    OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerError, OwnerId, OwnerStats, Owners, Rate, Rates,
-    RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
+    OWNER_COUNTERS, OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerCounter, OwnerError, OwnerId,
+    OwnerStats, Owners, Rate, Rates, RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
 };
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};

@@ -4,7 +4,10 @@
 //! `bi_blkg`. Two requests merge only if their origins are equal. That is one comparison, because
 //! an origin is one word.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use core::fmt;
+use core::str::FromStr;
 
 /// The class of an I/O priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -93,6 +96,52 @@ impl Default for Priority {
     }
 }
 
+/// A text that is no priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadPriority {
+    /// There is no such class.
+    Class(String),
+    /// There is no such level.
+    Level(String),
+}
+
+impl fmt::Display for BadPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadPriority::Class(name) => {
+                let names = Class::ALL.map(Class::name).join(", ");
+                write!(f, "unknown class `{name}`: expected one of {names}")
+            }
+            BadPriority::Level(level) => {
+                write!(f, "level `{level}`: expected a number from 0, the highest, to 7")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BadPriority {}
+
+impl FromStr for Priority {
+    type Err = BadPriority;
+
+    /// Parses a class, perhaps with a level after a slash: `idle`, `realtime/0`. The usual level is
+    /// 4.
+    fn from_str(text: &str) -> Result<Priority, BadPriority> {
+        let (name, level) = match text.split_once('/') {
+            Some((name, level)) => (name, Some(level)),
+            None => (text, None),
+        };
+        let class = Class::ALL.into_iter().find(|class| class.name() == name);
+        let class = class.ok_or_else(|| BadPriority::Class(name.to_owned()))?;
+        let Some(level) = level else {
+            return Ok(Priority::new(class, LEVEL_USUAL).expect("a level"));
+        };
+        let priority = level.parse().ok().and_then(|level| Priority::new(class, level));
+        priority.ok_or_else(|| BadPriority::Level(level.to_owned()))
+    }
+}
+
 impl fmt::Debug for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.class().name(), self.level())
@@ -153,6 +202,7 @@ impl fmt::Debug for Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn word_keeps_every_priority_and_owner() {
@@ -168,6 +218,24 @@ mod tests {
                 }
             }
             assert_eq!(Priority::new(class, PRIORITY_LEVELS), None);
+        }
+    }
+
+    #[test]
+    fn a_class_has_the_usual_level_unless_one_is_given() {
+        let priority = |class, level| Priority::new(class, level).expect("a level");
+        let parse = |text: &str| text.parse::<Priority>().map_err(|bad| bad.to_string());
+        assert_eq!(parse("realtime"), Ok(priority(Class::RealTime, 4)));
+        assert_eq!(parse("idle/0"), Ok(priority(Class::Idle, 0)));
+        assert_eq!(parse("best-effort/7"), Ok(priority(Class::BestEffort, 7)));
+        for (text, why) in [
+            ("rt", "unknown class `rt`: expected one of realtime, best-effort, idle"),
+            ("", "unknown class ``: expected one of realtime, best-effort, idle"),
+            ("idle/8", "level `8`: expected a number from 0, the highest, to 7"),
+            ("idle/", "level ``: expected a number from 0, the highest, to 7"),
+            ("idle/-1", "level `-1`: expected a number from 0, the highest, to 7"),
+        ] {
+            assert_eq!(parse(text), Err(why.to_owned()), "{text}");
         }
     }
 

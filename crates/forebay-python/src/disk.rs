@@ -1,8 +1,9 @@
 //! Disks, with their blocking calls.
 
-use crate::error::{closed, of_io, of_open, of_system};
+use crate::error::{closed, of_io, of_open, of_setting, of_system};
+use crate::owner::{self, Owner};
 use crate::queue::Queue;
-use crate::{blocking, info, open, stats, vectored};
+use crate::{blocking, info, open, scheduling, stats, vectored};
 use forebay::{BioFlags, ExtentKind, IoError, Op};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -230,6 +231,57 @@ impl Disk {
     /// Returns the counters since the disk was opened. Names that end in `_ns` are nanoseconds.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.with(py, |disk| stats::stats(py, &disk.stats()))
+    }
+
+    /// Returns the owner of I/O with this name. Adds it if the disk has none: without limits, and
+    /// with a weight of 100.
+    fn owner(&self, py: Python<'_>, name: &str) -> PyResult<Owner> {
+        let disk = self.get()?;
+        owner::open(py.detach(move || disk.owner(name)))
+    }
+
+    /// Returns a list of all owners, in no particular order.
+    fn owners(&self, py: Python<'_>) -> PyResult<Vec<Owner>> {
+        let disk = self.get()?;
+        Ok(py.detach(move || disk.owners()).into_iter().map(Owner::new).collect())
+    }
+
+    /// Returns the present settings of the scheduler as a dict, by their keys in specs.
+    fn scheduler<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.with(py, |disk| scheduling::scheduler(py, disk))
+    }
+
+    /// Changes the scheduler, or its settings, while the disk is in use: `scheduler="mq-deadline"`,
+    /// `device_depth=8` and other keys of specs. Settings that are not given stay. The call waits
+    /// until admitted I/O has ended, for at most `timeout` seconds.
+    #[pyo3(signature = (*, timeout=None, **settings))]
+    fn set_scheduler(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        scheduling::set_scheduler(py, self.get()?, timeout, settings)
+    }
+
+    /// Sets how many requests may be at the device at once, in each hardware context: the setting
+    /// `nr_requests`, 1 to `queue_depth`.
+    fn set_nr_requests(&self, py: Python<'_>, nr_requests: u32) -> PyResult<()> {
+        let disk = self.get()?;
+        let set = py.detach(move || disk.set_nr_requests(nr_requests));
+        set.map_err(|error| of_setting(&error))
+    }
+
+    /// Returns the present measure of weights as a dict, by its keys in specs.
+    fn weight_by<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.with(py, |disk| scheduling::weight_by(py, disk))
+    }
+
+    /// Sets the measure in which weights of owners divide the disk: `weight_by="ios"` and other
+    /// keys of specs. Settings that are not given stay.
+    #[pyo3(signature = (**settings))]
+    fn set_weight_by(&self, py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        scheduling::set_weight_by(py, self.get()?, settings)
     }
 
     /// Opens a completion queue for the calling thread.

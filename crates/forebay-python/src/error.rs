@@ -26,6 +26,12 @@ pub(crate) fn of_open(error: &OpenError) -> PyErr {
     os_error(error.errno(), error.to_string())
 }
 
+/// Returns the exception of a setting with a bad value.
+#[cold]
+pub(crate) fn of_setting(error: &impl std::error::Error) -> PyErr {
+    os_error(libc::EINVAL, error.to_string())
+}
+
 /// Returns the exception of a failed system call.
 #[cold]
 pub(crate) fn of_system(error: &std::io::Error) -> PyErr {

@@ -2,7 +2,8 @@
 
 use crate::error::{misuse, of_status};
 use crate::export::{Access, Export, segments_of};
-use forebay::{Bio, BioFlags, BlockStatus, Class, Op, Origin, Priority};
+use crate::owner::Owner;
+use forebay::{BadPriority, Bio, BioFlags, BlockStatus, Op, Origin, Priority};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -24,8 +25,8 @@ enum Stage {
 pub(crate) struct Io {
     op: Op,
     flags: BioFlags,
-    /// The priority.
-    origin: Origin,
+    priority: Priority,
+    owner: Option<Py<Owner>>,
     /// Locked only briefly, and never while code of the program runs. An export, or an object that
     /// is dropped, may run such code, and that code may use this I/O.
     state: Mutex<State>,
@@ -47,23 +48,36 @@ struct State {
 
 impl Io {
     fn new(op: Op, flags: BioFlags, state: State) -> Io {
-        Io { op, flags, origin: Origin::NONE, state: Mutex::new(state) }
+        let (priority, owner) = (Priority::default(), None);
+        Io { op, flags, priority, owner, state: Mutex::new(state) }
     }
 
-    /// Sets the priority, if one is given.
+    /// Sets the priority and the owner, if they are given.
     #[inline]
-    fn with_priority(self, priority: Option<(String, i64)>) -> PyResult<Io> {
-        match priority {
-            None => Ok(self),
-            Some((class, level)) => Ok(Io { origin: origin_of(&class, level)?, ..self }),
-        }
+    fn with_origin(
+        self,
+        priority: Option<(String, i64)>,
+        owner: Option<Py<Owner>>,
+    ) -> PyResult<Io> {
+        let priority = match priority {
+            None => self.priority,
+            Some((class, level)) => priority_of(&class, level)?,
+        };
+        Ok(Io { priority, owner, ..self })
+    }
+
+    /// Returns the owner, if the I/O has one.
+    #[inline]
+    pub(crate) fn owner(&self) -> Option<&Py<Owner>> {
+        self.owner.as_ref()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exports the memory, and returns the bio. The I/O is in flight until [`end`](Io::end).
+    /// Exports the memory, and returns the bio, without the number of its owner. The I/O is
+    /// in flight until [`end`](Io::end).
     ///
     /// # Errors
     /// `RuntimeError` if it is in flight already, and the errors of [`Export::hold`].
@@ -96,7 +110,8 @@ impl Io {
             None if self.op == Op::Flush => Bio::flush(),
             None => Bio::range(self.op, offset, length),
         };
-        Ok(Bio { flags: bio.flags.union(self.flags), origin: self.origin, ..bio })
+        let origin = Origin::NONE.with_priority(self.priority);
+        Ok(Bio { flags: bio.flags.union(self.flags), origin, ..bio })
     }
 
     /// Ends an I/O that was refused: it has no result.
@@ -152,28 +167,24 @@ fn flags_of(flags: &[(bool, BioFlags)]) -> BioFlags {
     set.fold(BioFlags::NONE, |all, (_, flag)| all.union(*flag))
 }
 
-/// Returns the origin with a priority of these words.
+/// Returns the priority of these words.
 #[cold]
-fn origin_of(name: &str, level: i64) -> PyResult<Origin> {
-    let wrong = |why: String| PyValueError::new_err(format!("priority: {why}"));
-    let class = Class::ALL.into_iter().find(|class| class.name() == name).ok_or_else(|| {
-        let names = Class::ALL.map(Class::name).join(", ");
-        wrong(format!("unknown class {name:?}: expected one of {names}"))
-    })?;
-    let priority = u8::try_from(level).ok().and_then(|level| Priority::new(class, level));
-    let priority = priority
-        .ok_or_else(|| wrong(format!("level {level}: expected a number from 0 (highest) to 7")))?;
-    Ok(Origin::NONE.with_priority(priority))
+fn priority_of(class: &str, level: i64) -> PyResult<Priority> {
+    let priority = format!("{class}/{level}").parse();
+    priority.map_err(|bad: BadPriority| PyValueError::new_err(format!("priority: {bad}")))
 }
 
 #[pymethods]
 impl Io {
     /// Creates a read that fills `buffer` from byte `offset` on. `priority`: a class ("realtime",
-    /// "best-effort", "idle") and a level from 0, the highest, to 7.
+    /// "best-effort", "idle") and a level from 0, the highest, to 7. `owner`: the `Owner` whose
+    /// limits it counts against.
     #[staticmethod]
     #[pyo3(signature = (
-        buffer, offset, *, data=None, nowait=false, nomerge=false, background=false, priority=None
+        buffer, offset, *, data=None, nowait=false, nomerge=false, background=false, priority=None,
+        owner=None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(
         buffer: Py<PyAny>,
         offset: u64,
@@ -182,6 +193,7 @@ impl Io {
         nomerge: bool,
         background: bool,
         priority: Option<(String, i64)>,
+        owner: Option<Py<Owner>>,
     ) -> PyResult<Io> {
         let flags = flags_of(&[
             (nowait, BioFlags::NOWAIT),
@@ -189,7 +201,7 @@ impl Io {
             (background, BioFlags::BACKGROUND),
         ]);
         let state = State::with_buffer(offset, buffer, data);
-        Io::new(Op::Read, flags, state).with_priority(priority)
+        Io::new(Op::Read, flags, state).with_origin(priority, owner)
     }
 
     /// Creates a write of `buffer` at byte `offset`. `fua`: the data is durable when the write
@@ -197,7 +209,7 @@ impl Io {
     #[staticmethod]
     #[pyo3(signature = (
         buffer, offset, *, data=None, fua=false, preflush=false, nowait=false, nomerge=false,
-        background=false, priority=None
+        background=false, priority=None, owner=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn write(
@@ -210,6 +222,7 @@ impl Io {
         nomerge: bool,
         background: bool,
         priority: Option<(String, i64)>,
+        owner: Option<Py<Owner>>,
     ) -> PyResult<Io> {
         let flags = flags_of(&[
             (fua, BioFlags::FUA),
@@ -219,7 +232,7 @@ impl Io {
             (background, BioFlags::BACKGROUND),
         ]);
         let state = State::with_buffer(offset, buffer, data);
-        Io::new(Op::Write, flags, state).with_priority(priority)
+        Io::new(Op::Write, flags, state).with_origin(priority, owner)
     }
 
     /// Creates a flush: it makes every write that ended before its submission durable.
@@ -231,28 +244,30 @@ impl Io {
 
     /// Creates a discard: the device may free the space of `length` bytes at byte `offset`.
     #[staticmethod]
-    #[pyo3(signature = (offset, length, *, data=None, priority=None))]
+    #[pyo3(signature = (offset, length, *, data=None, priority=None, owner=None))]
     fn discard(
         offset: u64,
         length: u64,
         data: Option<Py<PyAny>>,
         priority: Option<(String, i64)>,
+        owner: Option<Py<Owner>>,
     ) -> PyResult<Io> {
         let state = State::new(offset, length, data);
-        Io::new(Op::Discard, BioFlags::NONE, state).with_priority(priority)
+        Io::new(Op::Discard, BioFlags::NONE, state).with_origin(priority, owner)
     }
 
     /// Creates a write of zeroes to `length` bytes at byte `offset`.
     #[staticmethod]
-    #[pyo3(signature = (offset, length, *, data=None, priority=None))]
+    #[pyo3(signature = (offset, length, *, data=None, priority=None, owner=None))]
     fn write_zeroes(
         offset: u64,
         length: u64,
         data: Option<Py<PyAny>>,
         priority: Option<(String, i64)>,
+        owner: Option<Py<Owner>>,
     ) -> PyResult<Io> {
         let state = State::new(offset, length, data);
-        Io::new(Op::WriteZeroes, BioFlags::NONE, state).with_priority(priority)
+        Io::new(Op::WriteZeroes, BioFlags::NONE, state).with_origin(priority, owner)
     }
 
     /// Returns the number of bytes moved, fewer than requested only at the end of a file. Raises
@@ -374,6 +389,7 @@ impl Io {
         // The lock is held only briefly, with the GIL, which the collector has.
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
         visit.call(&state.buffer)?;
+        visit.call(&self.owner)?;
         visit.call(&state.data)
     }
 

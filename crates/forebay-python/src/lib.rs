@@ -4,7 +4,7 @@
 //!
 //! - The module needs the GIL. A free-threaded build of Python enables it on import.
 //! - A wait for I/O releases the GIL ([`detach`]).
-//! - A queue is used by the thread that opened it. Other threads get `RuntimeError` ([`owner`]).
+//! - A queue is used by the thread that opened it. Other threads get `RuntimeError` ([`owned`]).
 //! - A buffer is exported from the submission of its I/O until its completion is reaped. So its
 //!   memory neither moves nor disappears while a device uses it ([`export`]).
 //! - A queue that is closed or collected waits for its I/O. If another thread collects it, its own
@@ -23,9 +23,11 @@ mod info;
 mod interpreter;
 mod io;
 mod open;
+mod owned;
 mod owner;
 mod plug;
 mod queue;
+mod scheduling;
 mod stats;
 mod threads;
 mod vectored;
@@ -40,6 +42,8 @@ mod _forebay {
     use crate::disk::Disk;
     #[pymodule_export]
     use crate::io::Io;
+    #[pymodule_export]
+    use crate::owner::Owner;
     #[pymodule_export]
     use crate::plug::Plug;
     #[pymodule_export]

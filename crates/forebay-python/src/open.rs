@@ -26,7 +26,7 @@ fn options_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
 }
 
 /// Returns the value of an option as a spec takes it.
-fn text_of(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn text_of(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(switch) = value.cast::<PyBool>() {
         return Ok(if switch.is_true() { "on" } else { "off" }.to_owned());
     }

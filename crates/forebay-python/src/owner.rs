@@ -1,108 +1,154 @@
-//! Values that one thread uses, in objects that any thread of a Python program may have.
-// Makes values of one thread reachable from all threads, behind a check.
-#![allow(unsafe_code)]
+//! Owners of I/O on a disk, with limits, weights and latency goals.
 
-use crate::error::misuse;
-use forebay::foreign::thread_number;
-use pyo3::{PyErr, PyResult, Python};
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use crate::error::{of_setting, os_error};
+use crate::open::text_of;
+use forebay::{BioQueue, LIMIT_KEYS, Limits, OWNER_COUNTERS, OwnerError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of attempts to use a value, made by a thread that ends.
-const TRIES: u32 = 1000;
-
-/// A value that only the thread that made it may use, one call at a time.
-pub(crate) struct Owned<T> {
-    owner: u64,
-    /// A thread uses the value: its owner during a call, or the garbage collector.
-    is_used: AtomicBool,
-    value: UnsafeCell<T>,
-}
-
-// SAFETY: `with` and `end` check the thread, and `peek` hands out parts that any thread may use.
-// The part that only the owner may drop is gone before the last reference is (`threads`).
-unsafe impl<T> Send for Owned<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Owned<T> {}
-
-impl<T> Owned<T> {
-    pub(crate) fn new(value: T) -> Owned<T> {
-        let is_used = AtomicBool::new(false);
-        Owned { owner: thread_number(), is_used, value: UnsafeCell::new(value) }
-    }
-
-    #[inline]
-    pub(crate) fn is_own(&self) -> bool {
-        self.owner == thread_number()
-    }
-
-    /// Calls a function with the value.
-    ///
-    /// # Errors
-    /// `RuntimeError` on a thread that does not own the value, or within such a call.
-    #[inline]
-    pub(crate) fn with<R>(
-        &self,
-        _py: Python<'_>,
-        call: impl FnOnce(&mut T) -> PyResult<R>,
-    ) -> PyResult<R> {
-        if !self.is_own() {
-            return Err(foreign());
-        }
-        // The collector has the GIL while it uses the value, so only a call of this thread can.
-        let Some(_using) = Using::begin(&self.is_used) else {
-            return Err(misuse("the queue is in use by another call of this thread"));
-        };
-        // SAFETY: only the owner comes here, and `is_used` keeps out all other uses.
-        call(unsafe { &mut *self.value.get() })
-    }
-
-    /// Calls a function with the value when the owner ends, without the GIL. Returns `None` if a
-    /// call that never returned still uses the value, because the interpreter has ended the thread.
-    pub(crate) fn end<R>(&self, call: impl FnOnce(&mut T) -> R) -> Option<R> {
-        assert!(self.is_own(), "the owner ends its values");
-        for _ in 0..TRIES {
-            if let Some(_using) = Using::begin(&self.is_used) {
-                // SAFETY: as in `with`.
-                return Some(call(unsafe { &mut *self.value.get() }));
-            }
-            // A collector on another thread uses the value briefly.
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        None
-    }
-
-    /// Calls a function with a pointer to the value, unless it is in use. Any thread may call this.
-    ///
-    /// # Safety
-    /// `call` uses only parts that any thread may use.
-    pub(crate) unsafe fn peek<R>(&self, call: impl FnOnce(*mut T) -> R) -> Option<R> {
-        let _using = Using::begin(&self.is_used)?;
-        Some(call(self.value.get()))
-    }
-}
-
-/// A call that uses a value, until it returns or panics.
-struct Using<'a>(&'a AtomicBool);
-
-impl<'a> Using<'a> {
-    /// Begins a use, unless there is one.
-    #[inline]
-    fn begin(is_used: &'a AtomicBool) -> Option<Using<'a>> {
-        // Acquire: pairs with the release of the last use.
-        let begun = is_used.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        begun.is_ok().then(|| Using(is_used))
-    }
-}
-
-impl Drop for Using<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
+/// An owner of I/O on a disk: a tenant, a connection, a job. `Disk.owner` and `Owner.child` return
+/// it. Any number of threads may use it at once. It keeps the disk open.
+#[pyclass(frozen, module = "forebay")]
+pub(crate) struct Owner {
+    /// `None` once it is removed.
+    owner: Mutex<Option<forebay::Owner>>,
 }
 
 #[cold]
-fn foreign() -> PyErr {
-    misuse("the queue belongs to another thread; open a queue on each thread that needs one")
+fn failed(error: &OwnerError) -> PyErr {
+    os_error(error.errno(), error.to_string())
+}
+
+/// Returns the owner with a name, which `add` finds or adds.
+pub(crate) fn open(added: Result<forebay::Owner, OwnerError>) -> PyResult<Owner> {
+    added.map(Owner::new).map_err(|error| failed(&error))
+}
+
+impl Owner {
+    pub(crate) fn new(owner: forebay::Owner) -> Owner {
+        Owner { owner: Mutex::new(Some(owner)) }
+    }
+
+    /// Calls a function with the owner. The lock is held only briefly, and never while code of the
+    /// program runs.
+    fn with<T>(&self, call: impl FnOnce(&forebay::Owner) -> T) -> PyResult<T> {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.as_ref().map(call).ok_or_else(|| PyValueError::new_err("the owner was removed"))
+    }
+
+    /// Calls a function that takes locks of the disk, without the GIL.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&forebay::Owner) -> Result<T, OwnerError> + Send,
+    ) -> PyResult<T> {
+        let owner = self.with(forebay::Owner::clone)?;
+        // The clone may be the last one. Dropping it then waits for I/O, so that happens here.
+        py.detach(move || call(&owner)).map_err(|error| failed(&error))
+    }
+
+    /// Returns the number for I/O on a queue.
+    ///
+    /// # Errors
+    /// `ValueError` if the owner was removed, or is of another disk.
+    pub(crate) fn number_on(&self, queue: &BioQueue) -> PyResult<u32> {
+        let number = |owner: &forebay::Owner| {
+            queue.accepts_owner(owner).then(|| owner.origin().owner()).ok_or_else(|| {
+                let text = format!("the owner {} is of another disk than the queue", owner.name());
+                PyValueError::new_err(text)
+            })
+        };
+        self.with(number)?
+    }
+
+    fn end(&self, py: Python<'_>) {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(move || drop(owner));
+    }
+}
+
+#[pymethods]
+impl Owner {
+    /// The name.
+    #[getter]
+    fn name(&self) -> PyResult<String> {
+        self.with(|owner| owner.name().to_owned())
+    }
+
+    /// Returns the owner with this name below this one. Adds it if there is none. Its I/O counts
+    /// against the limits of both, and the children of an owner divide its share.
+    fn child(&self, py: Python<'_>, name: &str) -> PyResult<Owner> {
+        self.change(py, |owner| owner.child(name)).map(Owner::new)
+    }
+
+    /// Sets all limits: `iops`, `bps`, `read_iops`, `read_bps`, `write_iops`, `write_bps` (I/Os or
+    /// bytes per second), each of these with `_burst`, and `latency_target_us`, a latency goal.
+    /// Values are numbers, or texts such as "10m". 0 is no limit. Limits that are not given are
+    /// removed.
+    #[pyo3(signature = (**limits))]
+    fn set_limits(&self, py: Python<'_>, limits: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        let mut all = Limits::default();
+        for (key, value) in limits.into_iter().flat_map(|limits| limits.iter()) {
+            let key: String = key.extract()?;
+            let set = all.set_key(&key, &text_of(&key, &value)?);
+            set.map_err(|bad| of_setting(&bad))?;
+        }
+        self.change(py, move |owner| owner.set_limits(&all))
+    }
+
+    /// Returns the limits that are set as a dict. The default of a burst is a number.
+    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (limits, dict) = (self.with(forebay::Owner::limits)?, PyDict::new(py));
+        for limit in &LIMIT_KEYS {
+            let number = limit.get(&limits).and_then(|text| text.parse::<u64>().ok());
+            if let Some(number) = number {
+                dict.set_item(limit.key, number)?;
+            }
+        }
+        Ok(dict)
+    }
+
+    /// The weight, 1 to 10000: the share of the owner among its siblings, while each has I/O that
+    /// waits for a tag. To set it, the disk needs one hardware context (`nr_hw_queues=1`).
+    #[getter]
+    fn weight(&self) -> PyResult<u32> {
+        self.with(forebay::Owner::weight)
+    }
+
+    #[setter]
+    fn set_weight(&self, py: Python<'_>, weight: u32) -> PyResult<()> {
+        self.change(py, move |owner| owner.set_weight(weight))
+    }
+
+    /// Returns the counters of the owner's I/O as a dict, without that of its children. `depth` is
+    /// `None` unless another owner misses its latency goal.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (stats, dict) = (self.with(forebay::Owner::stats)?, PyDict::new(py));
+        for counter in &OWNER_COUNTERS {
+            dict.set_item(counter.name, counter.of(&stats))?;
+        }
+        Ok(dict)
+    }
+
+    /// Removes the owner from its disk. I/O that waits for its limits goes on without any. The
+    /// owner cannot be used afterwards.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, |owner| owner.clone().remove())?;
+        self.end(py);
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        let text = self.with(|owner| format!("<forebay.Owner {}>", owner.name()));
+        text.unwrap_or_else(|_| "<forebay.Owner removed>".to_owned())
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // It may be the last handle of the disk: dropping that waits for I/O in flight.
+        Python::try_attach(|py| self.end(py));
+    }
 }

@@ -10,7 +10,7 @@
 use crate::detach::without_gil;
 use crate::error::{closed, of_io, of_system};
 use crate::io::Io;
-use crate::owner::Owned;
+use crate::owned::Owned;
 use crate::threads::{self, Kept};
 use forebay::{Bio, BioQueue, BlockStatus, Completion, SubmitErrorKind};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -150,6 +150,13 @@ impl Queue {
         let submitted = self.state.with(py, |state| {
             let number = state.slots.next().into();
             let queue = state.queue()?;
+            let bio = match io.get().owner() {
+                None => bio,
+                Some(owner) => {
+                    let number = owner.get().number_on(queue)?;
+                    Bio { origin: bio.origin.with_owner(number), ..bio }
+                }
+            };
             // SAFETY: the memory is exported until the completion has been reaped and the slot is
             // empty, or the queue is dropped, which waits. The program must leave it alone. Its
             // address is exposed.
@@ -305,7 +312,7 @@ fn refused(kind: SubmitErrorKind) -> PyErr {
 }
 
 /// Returns a time limit, which is given in seconds.
-fn limit_of(seconds: f64) -> PyResult<Duration> {
+pub(crate) fn limit_of(seconds: f64) -> PyResult<Duration> {
     let limit = Duration::try_from_secs_f64(seconds);
     let text = || format!("timeout={seconds}: expected seconds, or None for no limit");
     limit.map_err(|_| PyValueError::new_err(text()))

@@ -21,4 +21,4 @@ class DocsTest(unittest.TestCase):
         self.run_examples("README.md", 1)
 
     def test_the_examples_of_the_page_run(self):
-        self.run_examples("docs/python.md", 4)
+        self.run_examples("docs/python.md", 5)

@@ -191,7 +191,7 @@ class QueueTest(unittest.TestCase):
             lambda priority: forebay.Io.write_zeroes(0, 512, priority=priority),
         ):
             create(("idle", 7))
-            for wrong in (("rt", 0), ("idle", 8), ("idle", -1)):
+            for wrong in (("rt", 0), ("idle/1", 0), ("idle", 8), ("idle", -1)):
                 with self.assertRaisesRegex(ValueError, "priority: "):
                     create(wrong)
 

@@ -83,7 +83,8 @@ pub use check::rules::RULES;
 pub use cpu_costs::CpuCosts;
 pub use device_spec::{DeviceSpec, MachineSpec};
 pub use forebay_core::{
-    Gate, LateRequest, LateStage, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size,
+    BadPriority, BadSetting, Gate, LateRequest, LateStage, Op, Policy, Priority, QUEUE_DEPTH_MAX,
+    Scheduling, WakePolicy, parse_size,
 };
 pub use forebay_model::{FaultRule, machines, parse_time_ns};
 pub use job_owner::{BadJobOwner, JobOwner};

@@ -16,8 +16,8 @@ use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
     BlockStatus, Emulation, FlushPolicy, KyberParams, MergePolicy, MqDeadlineParams, Op,
-    PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT, SchedulerPolicy, TagNeed,
-    WakePolicy,
+    PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT, SchedulerPolicy,
+    TagNeed, WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 use owners::OwnerSettings;
@@ -339,6 +339,7 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32, is_merging: bool
         cut: percent(&[20, 100]),
         may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
         burst_max,
+        priority: Priority::default(),
         priorities: 0,
         gap_ns: None,
     }

@@ -11,7 +11,7 @@ use crate::task::random::{self, Load};
 use crate::violation::Violation;
 use crate::wake::Wake;
 use crate::{DeviceSpec, FIRST_TASK_STREAM};
-use forebay_core::{Gate, Op, QueueLimits};
+use forebay_core::{Gate, Op, Priority, QueueLimits, SchedulerPolicy, Scheduling};
 use forebay_model::Random;
 
 /// The size of the device if neither the device nor the scenario specifies one.
@@ -100,6 +100,10 @@ pub struct TaskSpec {
     pub reserved: u32,
     /// Bios of the background class.
     pub background: u32,
+    /// The priority of the first bios.
+    pub priority: Priority,
+    /// How often another priority is chosen for the next bios.
+    pub priorities: u32,
     /// Bios whose memory has several segments.
     pub segments: u32,
     /// Plugs that are left open.
@@ -119,6 +123,8 @@ pub enum EventSpec {
     Close(Gate, u64),
     /// The number of tags in use is limited.
     Resize(u32),
+    /// The scheduler changes, or its settings.
+    Scheduler(Scheduling),
     /// The writes are counted that a power failure could undo. The scenario goes on. Whether the
     /// layer keeps its promises at a power failure is checked at every event anyway.
     CrashPoint,
@@ -145,6 +151,9 @@ pub fn run_scenario(
         }
         None => {
             let events = events.clone();
+            if events.iter().any(|(_, event)| matches!(event, EventSpec::Scheduler(_))) {
+                world.checks().scheduler_may_change();
+            }
             Task::new(world, id, |cpu| events::run(cpu, events))
         }
     }))
@@ -182,8 +191,33 @@ impl ScenarioSpec {
                     "resize = {nr}: expected a number from 1 to queue_depth, which is {depth}"
                 ));
             }
+            if let EventSpec::Scheduler(scheduling) = event {
+                self.check_scheduler(*scheduling)?;
+            }
         }
         Ok(limits)
+    }
+
+    /// Checks that the scheduler of the disk can change to this one.
+    fn check_scheduler(&self, scheduling: Scheduling) -> Result<(), String> {
+        let (policy, name) = (&self.disk.policy, scheduling.scheduler.name());
+        let (depth, device_depth) = (policy.queue_depth, scheduling.device_depth.unwrap_or(1));
+        if device_depth > depth {
+            return Err(format!(
+                "set: device_depth={device_depth}: expected a number from 1 to queue_depth, which \
+                 is {depth}"
+            ));
+        }
+        match policy.nr_hw_queues {
+            _ if scheduling.scheduler == SchedulerPolicy::Auto => Err("set: scheduler=auto: \
+                 expected none, mq-deadline, kyber or bfq"
+                .to_owned()),
+            1 => Ok(()),
+            nr => Err(format!(
+                "set: scheduler={name}: the disk has nr_hw_queues={nr}; expected 1, because a \
+                 scheduler orders one context"
+            )),
+        }
     }
 
     /// Returns what each task does.
@@ -277,7 +311,8 @@ impl TaskSpec {
             may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
             nr_max: self.max_blocks,
             burst_max: self.max_burst,
-            priorities: 0,
+            priority: self.priority,
+            priorities: self.priorities,
             gap_ns: self.bios_per_s.map(|rate| 1_000_000_000 / u64::from(rate.max(1))),
         })
     }

@@ -10,7 +10,7 @@ mod guest;
 mod options;
 mod scheduler;
 mod tasks;
-mod vectored;
+pub(crate) mod vectored;
 
 pub use guest::GuestSlice;
 pub use options::DiskOptions;
@@ -412,6 +412,12 @@ impl Disk {
     /// ```
     pub fn set_weight_by(&self, by: WeightBy, cost: CostModel) {
         self.shared.set_weight_measure(by, cost);
+    }
+
+    /// Returns the present measure of weights. It is that of the disk's spec, unless
+    /// [`Disk::set_weight_by`] has changed it since.
+    pub fn weight_by(&self) -> (WeightBy, CostModel) {
+        self.shared.weight_measure()
     }
 
     /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has

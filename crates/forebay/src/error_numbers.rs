@@ -4,7 +4,8 @@ use crate::commit::CommitError;
 use crate::driver::refusal::Refusal;
 use crate::errno::of_submit_error;
 use crate::error::{
-    FreezeError, IoError, OpenError, RegisterError, SchedulerError, SpecError, SubmitError,
+    FreezeError, IoError, OpenError, OwnerError, RegisterError, SchedulerError, SpecError,
+    SubmitError,
 };
 use forebay_core::SubmitErrorKind;
 use std::io::{self, ErrorKind};
@@ -156,6 +157,29 @@ impl SchedulerError {
             SchedulerError::Freeze(source) => source.errno(),
             SchedulerError::Setting { .. } | SchedulerError::Contexts { .. } => libc::EINVAL,
             SchedulerError::Forked { .. } => of_submit_error(SubmitErrorKind::Forked),
+        }
+    }
+}
+
+impl OwnerError {
+    /// Returns the errno that a system call would return for this failure: `EEXIST` if another
+    /// owner has the name, `EBUSY` if the owner has children, `ENOENT` if it or its parent was
+    /// removed, `ENOSPC` if there are too many, `EOPNOTSUPP` if the disk has none, or `EINVAL`.
+    pub fn errno(&self) -> i32 {
+        use forebay_core::OwnerError as List;
+        match self {
+            OwnerError::List(List::NameTaken(_)) => libc::EEXIST,
+            OwnerError::List(List::HasChildren(_)) => libc::EBUSY,
+            OwnerError::List(List::TooMany) => libc::ENOSPC,
+            OwnerError::List(List::Unknown(_))
+            | OwnerError::Parent { .. }
+            | OwnerError::Removed { .. } => libc::ENOENT,
+            OwnerError::Emulated { .. } => libc::EOPNOTSUPP,
+            OwnerError::List(_)
+            | OwnerError::Unnamed { .. }
+            | OwnerError::Limit(_)
+            | OwnerError::Weight { .. }
+            | OwnerError::Contexts { .. } => libc::EINVAL,
         }
     }
 }

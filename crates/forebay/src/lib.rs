@@ -115,13 +115,14 @@ pub use error::{
 pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
-    BadKnob, BadLimit, BfqParams, Bio, BioFlags, BlockStatus, COUNTERS, Class, CostModel,
-    CounterInfo, CounterUnit, DefaultValue, Emulation, EmulationStats, FlushPolicy, Histogram,
-    KNOBS, KickPolicy, Knob, KyberParams, LIMIT_KEYS, LateRequest, LateStage, LimitKey, Limits,
-    LimitsError, LostWrites, MergeKind, MergePolicy, MqDeadlineParams, Op, OpStats, Origin,
-    OwnerStats, PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate,
-    Rates, SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind, TagNeed,
-    UnplugCause, Values, WeightBy,
+    BadKnob, BadLimit, BadPriority, BadSetting, BfqParams, Bio, BioFlags, BlockStatus, COUNTERS,
+    Class, CostModel, CounterInfo, CounterUnit, DefaultValue, Emulation, EmulationStats,
+    FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, KyberParams, LIMIT_KEYS, LateRequest,
+    LateStage, LimitKey, Limits, LimitsError, LostWrites, MergeKind, MergePolicy, MqDeadlineParams,
+    OWNER_COUNTERS, OWNER_MAX, Op, OpStats, Origin, OwnerCounter, OwnerStats, PlugPolicy, Policy,
+    Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate, Rates, SCHEDULER_KEYS,
+    SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind, TagNeed,
+    UnplugCause, Values, WEIGHT_KEYS, WeightBy,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

@@ -2,12 +2,14 @@
 // The blocking calls pass the addresses of buffers to drivers.
 #![allow(unsafe_code)]
 
+use crate::disk::vectored::{list, run_with_list};
 use crate::error::{IoError, OwnerError};
 use crate::future::IoFuture;
 use crate::io::{Io, segments_of};
 use crate::runtime::shared::Shared;
 use forebay_core::{Bio, Limits, Op, Origin, OwnerStats};
 use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 /// An owner of I/O on a disk: a tenant, a connection, a job. Made by
@@ -177,6 +179,43 @@ impl Owner {
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
         // SAFETY: there is no memory.
         unsafe { self.run(Bio::range(Op::Discard, offset, len)) }.map(|_| ())
+    }
+
+    /// Writes zeroes as [`Disk::write_zeroes`](crate::Disk::write_zeroes) does, for this owner.
+    ///
+    /// # Errors
+    /// Same as [`Disk::write_zeroes`](crate::Disk::write_zeroes).
+    pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        // SAFETY: there is no memory.
+        unsafe { self.run(Bio::range(Op::WriteZeroes, offset, len)) }.map(|_| ())
+    }
+
+    /// Reads as [`Disk::read_vectored_at`](crate::Disk::read_vectored_at) does, for this owner.
+    ///
+    /// # Errors
+    /// Same as [`Disk::read_at`](crate::Disk::read_at).
+    pub fn read_vectored_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, IoError> {
+        let parts = bufs.iter_mut().map(|buf| (buf.as_mut_ptr().expose_provenance(), buf.len()));
+        let (segments, len) = list(parts);
+        let bio = Bio { segments, origin: self.origin(), ..Bio::range(Op::Read, offset, len) };
+        // SAFETY: the memory is that of the slices, borrowed mutably until this returns.
+        unsafe { run_with_list(&self.shared, bio) }.map(|len| len as usize)
+    }
+
+    /// Writes as [`Disk::write_vectored_at`](crate::Disk::write_vectored_at) does, for this owner.
+    ///
+    /// # Errors
+    /// Same as [`Disk::write_at`](crate::Disk::write_at).
+    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize, IoError> {
+        let parts = bufs.iter().map(|buf| (buf.as_ptr().expose_provenance(), buf.len()));
+        let (segments, len) = list(parts);
+        let bio = Bio { segments, origin: self.origin(), ..Bio::range(Op::Write, offset, len) };
+        // SAFETY: the memory is that of the slices, borrowed until this returns.
+        unsafe { run_with_list(&self.shared, bio) }.map(|len| len as usize)
     }
 
     /// Submits a bio of this owner and waits until it has ended.

@@ -103,6 +103,11 @@ impl BioQueue {
         unsafe { self.submit_with(bio, buf, now) }.map_err(refused)
     }
 
+    /// Returns whether this is an owner of the queue's disk.
+    pub fn accepts_owner(&self, owner: &Owner) -> bool {
+        owner.is_of(&self.shared)
+    }
+
     /// Submits an I/O of an owner, as [`submit`](BioQueue::submit) does. It counts against the
     /// owner's limits, and has its share.
     ///

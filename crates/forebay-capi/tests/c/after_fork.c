@@ -18,6 +18,8 @@ int main(void)
     CHECK(file != NULL);
     struct forebay_group_commit *commit = NULL;
     CHECK(forebay_commit_open(fileno(file), FOREBAY_SYNC_DATA, &commit) == 0);
+    struct forebay_owner *owner = NULL, *other = NULL;
+    CHECK(forebay_owner_open(disk, "tenant", &owner) == 0);
     CHECK(forebay_queue_submit(queue, &io, 1) == 1);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -28,6 +30,13 @@ int main(void)
         CHECK_FAILS(forebay_queue_fd(queue), EINVAL, "after the fork");
         CHECK_FAILS(forebay_grow(disk), EINVAL, "after the fork");
         CHECK_FAILS(forebay_commit(commit), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_owner_open(disk, "tenant", &other), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_owner_child(owner, "job", &other), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_owner_set_limits(owner, NULL, 0), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_owner_remove(owner), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_set_nr_requests(disk, 8), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_set_scheduler(disk, NULL, 0, -1), EINVAL, "after the fork");
+        CHECK(forebay_owner_close(owner) == 0);
         CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);
         disk = open_disk("ram:1M");
         CHECK(forebay_read(disk, memory, 512, 0) == 512);
@@ -36,6 +45,7 @@ int main(void)
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(forebay_queue_reap(queue, done, 1, 1, -1) == 1 && done[0].result == 512);
+    CHECK(forebay_owner_close(owner) == 0);
     CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);
     CHECK(forebay_commit_close(commit) == 0 && fclose(file) == 0);
     return 0;

@@ -38,9 +38,6 @@ int main(void)
         io.priority = wrong[n];
         CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "a level from 0 to 7");
     }
-    io.priority = 0;
-    io.reserved = 1;
-    CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "`reserved`");
     io = (struct forebay_io){
         .size = sizeof io, .op = FOREBAY_OP_FLUSH, .priority = FOREBAY_PRIORITY_REAL_TIME};
     CHECK(forebay_queue_submit(queue, &io, 1) == 1);

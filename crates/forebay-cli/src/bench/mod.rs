@@ -59,6 +59,7 @@ pub(crate) use self::contradictions::is_same;
 pub(crate) use self::in_use::use_of;
 use self::layer::Layer;
 use self::layout::Layout;
+pub(crate) use self::notes::has_one_class;
 use self::outcome::{Outcome, Outcomes};
 use self::plan::Target;
 pub(crate) use self::plan::file_below;

@@ -103,7 +103,7 @@ pub(super) fn of_schedulers(jobs: &[Job], targets: &[Target], disks: &[Disk]) ->
 }
 
 /// Returns whether all I/O of these jobs has one priority class.
-fn has_one_class<'a>(jobs: impl Iterator<Item = &'a Job>) -> bool {
+pub(crate) fn has_one_class<'a>(jobs: impl Iterator<Item = &'a Job>) -> bool {
     let of_job = |job: &'a Job| job.priorities.classes(|direction| job.rw.has(direction));
     let classes: Vec<_> = jobs.flat_map(of_job).collect();
     classes.iter().all(|class| class == &classes[0])

@@ -91,7 +91,7 @@ pub(crate) struct ServeArgs {
     /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the
     /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. Only
     /// mq-deadline and bfq order by the class [default: best-effort/4]
-    #[arg(long, value_name = "CLASS[/LEVEL]", value_parser = priority::parse)]
+    #[arg(long, value_name = "CLASS[/LEVEL]")]
     priority: Vec<Priority>,
     /// Path of a control socket, in a directory that only you may enter: `forebay control PATH`
     /// shows and changes the limits of the running server [default: none]

@@ -13,6 +13,10 @@ pub(super) struct Kinds {
     pub(super) has_reserved: bool,
     /// Background I/O.
     pub(super) has_background: bool,
+    /// I/O with another priority than the usual one.
+    pub(super) has_priorities: bool,
+    /// I/O of several priority classes.
+    pub(super) has_classes: bool,
 }
 
 /// Events of one or more runs, without which some settings have no effect.
@@ -52,6 +56,13 @@ pub(super) fn of(disk: &JobDisk, kinds: Kinds, events: &Events) -> Vec<String> {
         }
     }
     let (kib, max_kib) = (disk.max_sectors.map(|max| max / 2), disk.largest_request() / 2);
+    if kinds.has_priorities && !disk.policy.scheduler.orders_by_class() {
+        notes.push(
+            "the I/O priorities changed no order: only scheduler=mq-deadline and scheduler=bfq \
+             order by them"
+                .to_owned(),
+        );
+    }
     notes.extend(kib.filter(|&kib| kib > max_kib).map(|kib| {
         format!(
             "max_sectors_kb={kib} is limited to {max_kib} KiB, the max_hw_sectors_kb of the device"
@@ -94,6 +105,9 @@ fn idle(key: &str, kinds: Kinds, events: &Events) -> Option<&'static str> {
         // With flushes it may have had an effect even if none was elided: it changes their order.
         "elide" | "flush" | "flush_pending_ms" if events.nr_flushes == 0 => {
             Some("had no effect: the load has no flushes")
+        }
+        "prio_aging_expire" if !kinds.has_classes => {
+            Some("had no effect: the load has one priority class")
         }
         "tag_need" if no_tag_wait => Some("had no effect: no I/O waited for a tag"),
         // It also decides whether split I/Os gather tags.

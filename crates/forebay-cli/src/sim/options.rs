@@ -25,7 +25,8 @@ const HONOURED: &[&str] = &[
     "throttle_bps", "throttle_read_iops", "throttle_read_bps", "throttle_write_iops",
     "throttle_write_bps", "throttle_iops_burst", "throttle_bps_burst",
     "throttle_read_iops_burst", "throttle_read_bps_burst", "throttle_write_iops_burst",
-    "throttle_write_bps_burst", "throttle_latency_target_us",
+    "throttle_write_bps_burst", "throttle_latency_target_us", "prio", "prioclass",
+    "cmdprio_percentage", "cmdprio_class", "cmdprio",
 ];
 
 /// Options about the device, or about files.

@@ -17,7 +17,6 @@ const WAKE: &str = "wake";
 /// Keys of a disk spec that have no effect in virtual time: the reason, and the remedy.
 const NOT_SIMULATED: &[(&str, &str)] = &[
     ("kick", "committing a batch takes no virtual time; leave it out"),
-    ("prio_aging_expire", "all simulated I/O has one priority; leave it out"),
     ("iostats", "the report has no latencies inside the layer; leave it out"),
     ("nr_bios", "iodepth limits the I/Os of a job; leave it out"),
     ("tag_set", "only one disk is simulated; leave it out"),

@@ -171,6 +171,23 @@ fn background_setting_of_a_scenario_without_background_io_is_noted() {
 }
 
 #[test]
+fn priorities_that_change_no_order_are_noted() {
+    let one = "queue_depth = 64\nnr_hw_queues = 1\nscheduler = \"mq-deadline\"";
+    let text = SCENARIO.replace("queue_depth = 6", one);
+    let aging = text.replacen("queue_depth", "prio_aging_expire = 1\nqueue_depth", 1);
+    let note =
+        "  note         : prio_aging_expire=1 had no effect: the load has one priority class\n";
+    let report = stdout(&sim(&aging, &[]));
+    assert!(report.contains(note), "{report}");
+    let several = |text: &str| text.replace("bios = 50", "bios = 50\npriorities = 50");
+    let report = stdout(&sim(&several(&aging), &[]));
+    assert!(!report.contains("note"), "{report}");
+    let note = "  note         : the I/O priorities changed no order: only scheduler=mq-deadline";
+    let report = stdout(&sim(&several(&text.replace("mq-deadline", "kyber")), &[]));
+    assert!(report.contains(note), "{report}");
+}
+
+#[test]
 fn random_scenarios_have_json_of_their_sums() {
     let run = |args: &[&str]| forebay(&folder()).arg("sim").args(args).output().expect("it runs");
     let value = json(&run(&["--random", "--seed", "1", "--seeds", "3", "--json"]));

@@ -132,6 +132,32 @@ fn every_key_changes_the_run() {
     }
 }
 
+#[test]
+fn priorities_and_changes_of_the_scheduler_change_the_run() {
+    // The device takes one request at a time, so the scheduler decides.
+    let one_context =
+        with("task", "max_burst = 8\n# priority").replacen("queues = 2", "queues = 1", 1);
+    let set = "device_depth = 1, fifo_batch = 1";
+    let scheduled = |priority: &str, more: &str| {
+        let disk = "queue_depth = 64\nscheduler = \"mq-deadline\"\ndevice_depth = 1";
+        let text = one_context.replacen("# priority", priority, 1);
+        report(&text.replacen("queue_depth = 6", &format!("{disk}{more}"), 1), &[])
+    };
+    let high = "priority = \"realtime/0\"";
+    assert_ne!(scheduled(high, ""), scheduled("", ""));
+    let mixed = "priorities = 50";
+    assert_ne!(scheduled(mixed, ""), scheduled("", ""));
+    assert_ne!(scheduled(mixed, "\nprio_aging_expire = 0"), scheduled(mixed, ""));
+    let changed = |event: &str| {
+        let text = one_context.replacen("# priority", "", 1);
+        report(&(text + &format!("[[event]]\nat = \"50us\"\n{event}\n")), &[])
+    };
+    let deadline = format!("set = {{ scheduler = \"mq-deadline\", {set} }}");
+    let kyber = "set = { scheduler = \"kyber\", device_depth = 1 }";
+    assert_ne!(changed(&deadline), changed("resize = 6"));
+    assert_ne!(changed(&deadline), changed(kyber));
+}
+
 #[track_caller]
 fn check_refused(text: &str, message: &str) {
     let output = sim(text, &[]);
@@ -203,6 +229,7 @@ fn wrong_values_are_refused_with_their_places() {
         ),
         ("file", "foreign_syncs = 1001", "a.toml:9:17: expected a whole number from 0 to 1000"),
         ("task", "fua = 101", "a.toml:14:7: expected a whole number from 0 to 100"),
+        ("task", "priority = \"rt\"", "a.toml:14:12: unknown class `rt`: expected one of realtime"),
         ("task", "area = \"1g\"", "task 1: area: expected a multiple of 4096 up to the size of"),
         ("task", "max_blocks = 65", "task 1: max_blocks: expected a number from 1 to 64"),
     ] {
@@ -220,13 +247,26 @@ fn wrong_values_are_refused_with_their_places() {
         check_refused(&with("none", "").replacen(old, new, 1), message);
     }
     let event = |keys: &str| with("none", "") + &format!("[[event]]\nat = \"1ms\"\n{keys}\n");
-    let one = "expected one of freeze, quiesce, stop and resize beside at";
+    let one = "expected one of freeze, quiesce, stop, resize and set beside at";
     check_refused(&event(""), one);
     check_refused(&event("resize = 1\nfreeze = \"1us\""), one);
     check_refused(
         &event("resize = 7"),
         "resize = 7: expected a number from 1 to queue_depth, which is 6",
     );
+    for (set, message) in [
+        (
+            "scheduler = \"cfq\"",
+            "set: scheduler=cfq: expected auto, none, mq-deadline, kyber or bfq",
+        ),
+        ("speed = 1", "set: speed=1: expected one of the keys scheduler, device_depth"),
+        ("scheduler = [1]", "set: scheduler: expected a number, text, true or false"),
+        ("scheduler = \"kyber\"", "set: scheduler=kyber: the disk has nr_hw_queues=2; expected 1"),
+        ("scheduler = \"auto\"", "set: scheduler=auto: expected none, mq-deadline, kyber or bfq"),
+        ("device_depth = 7", "set: device_depth=7: expected a number from 1 to queue_depth"),
+    ] {
+        check_refused(&event(&format!("set = {{ {set} }}")), message);
+    }
     let number = with("none", "") + "[[event]]\nat = 300\nfreeze = \"1us\"\n";
     check_refused(&number, ":6: expected a time with its unit, such as \"500us\"");
     check_refused("seed = 3\n", "0 tasks: expected 1 to 256");

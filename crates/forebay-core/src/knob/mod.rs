@@ -3,9 +3,11 @@
 //! Disk specs, job files, options and reports name a setting by its key, and give its value as
 //! text. [`KNOBS`] is the only list of the keys and of their values.
 
+mod changeable;
 mod table;
 mod values;
 
+pub use changeable::{BadSetting, SCHEDULER_KEYS, WEIGHT_KEYS};
 pub use table::KNOBS;
 pub use values::{DefaultValue, Values, parse_switch};
 

@@ -28,6 +28,63 @@ pub struct OwnerStats {
     pub depth: Option<u32>,
 }
 
+/// A counter of an owner by name. [`OWNER_COUNTERS`] lists all of them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OwnerCounter {
+    /// The name. Names of counters in nanoseconds end in `_ns`.
+    pub name: &'static str,
+    /// The meaning, as one sentence.
+    pub help: &'static str,
+    of: fn(&OwnerStats) -> Option<u64>,
+}
+
+impl OwnerCounter {
+    const fn new(
+        name: &'static str,
+        help: &'static str,
+        of: fn(&OwnerStats) -> Option<u64>,
+    ) -> OwnerCounter {
+        OwnerCounter { name, help, of }
+    }
+
+    /// Returns the counter with this name.
+    pub fn named(name: &str) -> Option<&'static OwnerCounter> {
+        OWNER_COUNTERS.iter().find(|counter| counter.name == name)
+    }
+
+    /// Returns the value. `None` if the owner has none, such as no limit of its depth.
+    pub fn of(&self, stats: &OwnerStats) -> Option<u64> {
+        (self.of)(stats)
+    }
+}
+
+/// All counters of an owner, in the order of reports.
+pub static OWNER_COUNTERS: [OwnerCounter; 8] = [
+    OwnerCounter::new("ios", "I/Os started.", |stats| Some(stats.ios)),
+    OwnerCounter::new("bytes", "Bytes of the I/Os started.", |stats| Some(stats.bytes)),
+    OwnerCounter::new(
+        "limit_waits",
+        "I/Os that a limit held back, or the latency goal of another owner.",
+        |stats| Some(stats.limit_waits),
+    ),
+    OwnerCounter::new("limit_wait_ns", "How long these held them back.", |stats| {
+        Some(stats.limit_wait_ns)
+    }),
+    OwnerCounter::new("tag_waits", "I/Os that waited for a tag.", |stats| Some(stats.tag_waits)),
+    OwnerCounter::new("tag_wait_ns", "How long they waited for it.", |stats| {
+        Some(stats.tag_wait_ns)
+    }),
+    OwnerCounter::new("missed_windows", "Windows that missed the latency goal.", |stats| {
+        Some(stats.missed_windows)
+    }),
+    OwnerCounter::new(
+        "depth",
+        "Most I/Os in flight, while another owner misses its latency goal.",
+        |stats| stats.depth.map(u64::from),
+    ),
+];
+
 /// The counters of an owner, which all hardware contexts write.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerCounters {
@@ -69,5 +126,32 @@ impl OwnerCounters {
             tag_wait_ns: self.tag_wait_ns.get(),
             ..OwnerStats::default()
         }
+    }
+}
+
+#[cfg(all(test, not(blk_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_has_its_own_value_and_name() {
+        let stats = OwnerStats {
+            ios: 1,
+            bytes: 2,
+            limit_waits: 3,
+            limit_wait_ns: 4,
+            tag_waits: 5,
+            tag_wait_ns: 6,
+            missed_windows: 7,
+            depth: Some(8),
+        };
+        for (counter, expected) in OWNER_COUNTERS.iter().zip(1..) {
+            assert_eq!(counter.of(&stats), Some(expected), "{}", counter.name);
+            let found = OwnerCounter::named(counter.name).map(|found| found.name);
+            assert_eq!(found, Some(counter.name));
+            assert!(counter.help.ends_with('.'), "{}", counter.help);
+        }
+        let depth = OwnerCounter::named("depth").expect("there is one");
+        assert_eq!(depth.of(&OwnerStats::default()), None);
     }
 }

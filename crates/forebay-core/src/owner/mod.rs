@@ -33,7 +33,7 @@ mod peers;
 mod tree;
 
 pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
-pub use counters::OwnerStats;
+pub use counters::{OWNER_COUNTERS, OwnerCounter, OwnerStats};
 pub use fair::{FairId, FairQueue};
 pub use limits::{BadLimit, LIMIT_KEYS, LimitKey, Limits, Rate, Rates};
 pub use list::{OwnerError, Owners};

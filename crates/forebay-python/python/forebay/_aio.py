@@ -28,20 +28,20 @@ class AsyncDisk:
         self._reaped = None
         self._loop.add_reader(self._queue.fileno(), self._reap)
 
-    async def read_at(self, length, offset):
+    async def read_at(self, length, offset, *, priority=None, owner=None):
         """Reads `length` bytes at byte `offset`. Returns fewer only at the end of a file."""
         # A disk with direct I/O needs memory that begins at a page.
         is_plain = self._alignment == 1 or length == 0
         buffer = bytearray(length) if is_plain else mmap.mmap(-1, length)
-        nr = await self._start(Io.read(buffer, offset))
+        nr = await self._start(Io.read(buffer, offset, priority=priority, owner=owner))
         with memoryview(buffer) as view:
             return bytes(view[:nr])
 
-    async def readinto(self, buffer, offset):
+    async def readinto(self, buffer, offset, *, priority=None, owner=None):
         """Reads into a writable buffer without a copy, and returns the number of bytes."""
-        return await self._start(Io.read(buffer, offset))
+        return await self._start(Io.read(buffer, offset, priority=priority, owner=owner))
 
-    async def write_at(self, data, offset, *, durable=False):
+    async def write_at(self, data, offset, *, durable=False, priority=None, owner=None):
         """Writes a buffer at byte `offset`, and returns the number of bytes.
 
         The buffer must not change until the write has ended. If the disk needs aligned memory, the
@@ -54,19 +54,20 @@ class AsyncDisk:
                     copy = mmap.mmap(-1, source.nbytes)
                     copy[:] = source
                     data = copy
-        return await self._start(Io.write(data, offset, fua=durable))
+        io = Io.write(data, offset, fua=durable, priority=priority, owner=owner)
+        return await self._start(io)
 
     async def flush(self):
         """Makes every write that ended before this call durable."""
         await self._start(Io.flush())
 
-    async def discard(self, offset, length):
+    async def discard(self, offset, length, *, priority=None, owner=None):
         """Discards `length` bytes at byte `offset`."""
-        await self._start(Io.discard(offset, length))
+        await self._start(Io.discard(offset, length, priority=priority, owner=owner))
 
-    async def write_zeroes(self, offset, length):
+    async def write_zeroes(self, offset, length, *, priority=None, owner=None):
         """Makes `length` bytes at byte `offset` read as zeroes."""
-        await self._start(Io.write_zeroes(offset, length))
+        await self._start(Io.write_zeroes(offset, length, priority=priority, owner=owner))
 
     async def close(self):
         """Waits until all I/O has ended and closes the queue; also the disk, if it was a spec."""

@@ -21,6 +21,7 @@ pub(crate) fn run(cpu: Cpu<'_>, events: Vec<(u64, EventSpec)>) {
         match event {
             EventSpec::Close(gate, closed_ns) => thread.close_and_open(gate, closed_ns, false),
             EventSpec::Resize(nr_requests) => thread.set_nr_requests(nr_requests),
+            EventSpec::Scheduler(scheduling) => thread.set_scheduler(scheduling),
             EventSpec::CrashPoint => {
                 let (nr_written, nr_unsure) = world.checks().durable.count_blocks();
                 let point = CrashPoint { at_ns, nr_written, nr_unsure };

@@ -51,7 +51,9 @@ pub(crate) struct Load {
     /// The longest bio, blocks.
     pub(crate) nr_max: u64,
     pub(crate) burst_max: u64,
-    /// How often another priority is chosen for the next bios; 0: all have the usual one.
+    /// The priority of the first bios.
+    pub(crate) priority: Priority,
+    /// How often another priority is chosen for the next bios; 0: all have the first one.
     pub(crate) priorities: u32,
     /// The time from one bio to the next, ns; `None`: as fast as the disk allows.
     pub(crate) gap_ns: Option<u64>,
@@ -69,7 +71,7 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random, changes: Option<
         last: LastBio { op: Op::Read, flags: BioFlags::NONE, start: 0, end: 0 },
         ended: Vec::with_capacity(load.nr_bios as usize),
         charged: Vec::new(),
-        priority: Priority::default(),
+        priority: load.priority,
         priority_random: world.stream(FIRST_PRIORITY_STREAM + id as u64),
         owner_random: world.stream(FIRST_OWNER_STREAM + id as u64),
         load,

@@ -2,24 +2,11 @@
 
 use super::Disk;
 use crate::error::{SchedulerError, SpecError};
-use forebay_core::{BadKnob, Knob, Policy, SchedulerPolicy, Scheduling};
+use forebay_core::{BadKnob, Knob, Policy, SCHEDULER_KEYS, SchedulerPolicy, Scheduling};
 use std::time::Duration;
 
-/// The keys of the parameters of all schedulers.
-const PARAMETERS: [&str; 12] = [
-    "fifo_batch",
-    "read_expire",
-    "write_expire",
-    "writes_starved",
-    "prio_aging_expire",
-    "read_lat_nsec",
-    "write_lat_nsec",
-    "slice_idle_us",
-    "max_budget",
-    "timeout_sync",
-    "fifo_expire_sync",
-    "fifo_expire_async",
-];
+/// Keys whose values are checked by themselves.
+const DEPENDENT: [&str; 2] = ["scheduler", "device_depth"];
 
 impl Disk {
     /// Returns the present scheduler, with its settings. It is the one that the disk was opened
@@ -110,7 +97,7 @@ impl Disk {
         let policy = self.shared.policy_with(scheduling);
         let policy = policy.with_default_scheduler(self.info().opened_with.scheduler);
         number("device_depth", policy.device_depth.unwrap_or(1), 1, policy.queue_depth)?;
-        for key in PARAMETERS {
+        for key in SCHEDULER_KEYS.into_iter().filter(|key| !DEPENDENT.contains(key)) {
             let knob = Knob::named(key).expect("a key of the table");
             let value = knob.get(&policy);
             if !knob.set(&mut policy.clone(), &value) {

@@ -8,9 +8,11 @@
 use super::Disk;
 use crate::error::IoError;
 use crate::io::segments_of;
+use crate::runtime::shared::Shared;
 use forebay_core::{Bio, BioFlags, Op, Segment, Segments};
 use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
 
 /// The maximum number of segments for which a thread keeps memory: as many as a system call accepts
 /// (`IOV_MAX`).
@@ -128,18 +130,27 @@ impl Disk {
     /// # Safety
     /// Same as [`run`](Disk::run).
     pub(super) unsafe fn run_with_list(&self, bio: Bio) -> Result<u64, IoError> {
-        let mut segments = Segments::None;
         // SAFETY: the caller's obligations are passed on.
-        let result = unsafe { self.shared.run_and_return_list(bio, Some(&mut segments)) }?;
-        if let Segments::Many(list) = segments {
-            keep(list);
-        }
-        Ok(result?)
+        unsafe { run_with_list(&self.shared, bio) }
     }
 }
 
+/// Runs a bio, and keeps its list for the next call of the thread.
+///
+/// # Safety
+/// Same as [`Disk::run_raw`].
+pub(crate) unsafe fn run_with_list(shared: &Arc<Shared>, bio: Bio) -> Result<u64, IoError> {
+    let mut segments = Segments::None;
+    // SAFETY: the caller's obligations are passed on.
+    let result = unsafe { shared.run_and_return_list(bio, Some(&mut segments)) }?;
+    if let Segments::Many(list) = segments {
+        keep(list);
+    }
+    Ok(result?)
+}
+
 /// Returns the segments of pieces of memory, each an address and a length, and their total length.
-pub(super) fn list(parts: impl Iterator<Item = (usize, usize)>) -> (Segments, u64) {
+pub(crate) fn list(parts: impl Iterator<Item = (usize, usize)>) -> (Segments, u64) {
     let mut list = SPARE.try_with(Cell::take).unwrap_or_default();
     let mut total = 0_u64;
     for (addr, len) in parts {

@@ -35,6 +35,7 @@ mod nbd_peers;
 #[path = "../support/nbd_server.rs"]
 mod nbd_server;
 mod options;
+mod origins;
 mod overlap;
 #[path = "../support/own_driver.rs"]
 mod own_driver;

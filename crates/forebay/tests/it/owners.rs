@@ -7,6 +7,7 @@ use crate::common::{Numbers, open, submit};
 use crate::event_loop::await_readable;
 use crate::futures::block_on;
 use forebay::{BlockStatus, Buf, CostModel, Disk, Io, Limits, OwnerError, Rate, WeightBy};
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,26 @@ fn limit_paces_blocking_calls() {
     assert_eq!((stats.ios, stats.bytes), (6, 6 * 4096));
     assert!(stats.limit_waits >= 1, "{stats:?}");
     assert_eq!(disk.stats().queue.limit_waits, stats.limit_waits);
+}
+
+#[test]
+fn all_blocking_calls_count() {
+    let disk = open("ram:1M");
+    let owner = disk.owner("a").expect("a new owner");
+    let (header, body) = ([7; 512], [8; 3584]);
+    let parts = [IoSlice::new(&header), IoSlice::new(&body)];
+    assert_eq!(owner.write_vectored_at(&parts, 8192), Ok(4096));
+    let (mut first, mut rest) = ([0; 1024], [0; 3072]);
+    let mut parts = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut rest)];
+    assert_eq!(owner.read_vectored_at(&mut parts, 8192), Ok(4096));
+    assert_eq!((&first[..512], &first[512..], rest), (&header[..], &[8; 512][..], [8; 3072]));
+    assert_eq!(owner.write_zeroes(8192, 4096), Ok(()));
+    assert_eq!(owner.read_at(&mut first, 8192), Ok(1024));
+    assert_eq!(first, [0; 1024]);
+    assert_eq!(owner.discard(0, 4096), Ok(()));
+    let stats = owner.stats();
+    assert_eq!((stats.ios, stats.bytes), (5, 4 * 4096 + 1024));
+    assert!(owner.read_vectored_at(&mut [IoSliceMut::new(&mut rest)], 1 << 20).is_err());
 }
 
 #[test]

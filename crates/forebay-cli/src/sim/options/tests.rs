@@ -71,6 +71,19 @@ const SLOW_PEERS: &str = "filename=model:nvme?latency_ns=100000000 queue_depth=4
 const SLOW_KYBER: &str =
     "filename=model:nvme?latency_ns=400000000 iodepth=16 scheduler=kyber device_depth=8";
 
+/// A device that takes one request at a time, beside jobs of the usual priority.
+const DEADLINE: &str = "iodepth=16 scheduler=mq-deadline device_depth=1 nr_requests=64 \
+                        [b] size=128k rw=randrw iodepth=16 scheduler=mq-deadline device_depth=1 \
+                        nr_requests=64 [c] size=128k rw=randrw iodepth=16 scheduler=mq-deadline \
+                        device_depth=1 nr_requests=64";
+
+/// I/O of two classes, of which more waits than the device takes.
+const CLASSES: &str =
+    "iodepth=16 scheduler=mq-deadline device_depth=1 nr_requests=64 cmdprio_percentage=50";
+
+/// Neighbours of one class, half of them with another level.
+const LEVELS: &str = "rw=read iodepth=16 iodepth_batch=16 cmdprio_percentage=50 cmdprio_class=2";
+
 /// Examples that replace those for bench: the option, the options that it needs to have an
 /// effect, and its value.
 const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
@@ -102,6 +115,13 @@ const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
         "rw=randread iodepth=32 scheduler=mq-deadline device_depth=1 nr_requests=64",
         "off",
     ),
+    ("prio_aging_expire", CLASSES, "0"),
+    ("prioclass", DEADLINE, "1"),
+    ("cmdprio_percentage", DEADLINE, "20,40"),
+    ("cmdprio_class", CLASSES, "3"),
+    // Levels change no order, but I/Os of different ones do not merge.
+    ("prio", LEVELS, "0"),
+    ("cmdprio", LEVELS, "4"),
     ("async_depth", "iodepth=16 scheduler=mq-deadline device_depth=1", "1"),
     ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("write_lat_nsec", SLOW_KYBER, "3600000000000"),

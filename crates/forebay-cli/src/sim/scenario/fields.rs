@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_sim::{Gate, Op, parse_size, parse_time_ns};
+use forebay_sim::{BadPriority, Gate, Op, Priority, parse_size, parse_time_ns};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
@@ -83,6 +83,9 @@ pub(super) struct Task {
     pub(super) reserved: Percent,
     #[serde(default)]
     pub(super) background: Percent,
+    pub(super) priority: Option<PriorityText>,
+    #[serde(default)]
+    pub(super) priorities: Percent,
     #[serde(default)]
     pub(super) segments: Percent,
     #[serde(default)]
@@ -148,6 +151,8 @@ pub(super) struct Event {
     quiesce: Option<Time>,
     stop: Option<Time>,
     pub(super) resize: Option<Number<1, { u32::MAX }>>,
+    /// Settings of the scheduler.
+    pub(super) set: Option<BTreeMap<String, Value>>,
 }
 
 impl Event {
@@ -201,6 +206,19 @@ impl TryFrom<Value> for Time {
     fn try_from(value: Value) -> Result<Self, Self::Error> {
         let time_ns = value.as_str().and_then(parse_time_ns);
         time_ns.map(Self).ok_or("expected a time with its unit, such as \"500us\"")
+    }
+}
+
+/// A priority: a class, perhaps with a level.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct PriorityText(pub(super) Priority);
+
+impl TryFrom<String> for PriorityText {
+    type Error = BadPriority;
+
+    fn try_from(text: String) -> Result<Self, BadPriority> {
+        text.parse().map(Self)
     }
 }
 

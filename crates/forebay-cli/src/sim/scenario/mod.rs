@@ -6,6 +6,7 @@
 mod fields;
 mod report;
 
+use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::ops::Range;
 use std::path::Path;
@@ -13,11 +14,14 @@ use std::path::Path;
 use forebay_fio::errors::Place;
 use forebay_fio::origin::FilePlace;
 use forebay_sim::{
-    EventSpec, FaultRule, FileSpec, Interleaving, JobDisk, ScenarioSpec, TaskSpec, run_scenario,
+    EventSpec, FaultRule, FileSpec, Interleaving, JobDisk, Priority, ScenarioSpec, Scheduling,
+    TaskSpec, run_scenario,
 };
 use toml::{Spanned, Value};
 
-use self::fields::{Event, File, FileTable, InterleavingTable, Number, Size, Task, Time};
+use self::fields::{
+    Event, File, FileTable, InterleavingTable, Number, PriorityText, Size, Task, Time,
+};
 use self::report::Report;
 use super::comparison::Comparison;
 use super::notes::Kinds;
@@ -76,7 +80,12 @@ pub(super) fn read(
         variants::of(&settings, Tasks::Scenario, &args.compare, args.sweep.as_deref())?;
     let has = |rate: fn(&TaskSpec) -> u32| spec.tasks.iter().any(|task| rate(task) > 0);
     let has_reserved = has(|task| task.reserved);
-    let kinds = Kinds { has_reserved, has_background: has(|task| task.background) };
+    let kinds = Kinds {
+        has_reserved,
+        has_background: has(|task| task.background),
+        has_priorities: spec.tasks.iter().any(has_priority),
+        has_classes: has_classes(&spec.tasks),
+    };
     for variant in &mut variants {
         variant.disk.faults.clone_from(&spec.disk.faults);
         variant.kinds = kinds;
@@ -194,7 +203,8 @@ impl Source<'_> {
 
     fn spec(self, file: &File, disk: JobDisk, own: &DiskTable) -> Result<ScenarioSpec, Failure> {
         let crash_points = file.crash_points.iter().map(|Time(at)| (*at, EventSpec::CrashPoint));
-        let events: Result<Vec<_>, _> = file.events.iter().map(|event| self.event(event)).collect();
+        let events: Result<Vec<_>, _> =
+            file.events.iter().map(|event| self.event(&disk, event)).collect();
         Ok(ScenarioSpec {
             disk,
             size_bytes: own.size_bytes,
@@ -214,15 +224,21 @@ impl Source<'_> {
         texts.iter().map(rule).collect()
     }
 
-    fn event(self, event: &Spanned<Event>) -> Result<(u64, EventSpec), Failure> {
+    fn event(self, disk: &JobDisk, event: &Spanned<Event>) -> Result<(u64, EventSpec), Failure> {
         let Event { at: Time(at_ns), resize, .. } = event.get_ref();
         let gates = event.get_ref().gates().map(|(gate, Time(ns))| EventSpec::Close(gate, ns));
         let resize = resize.iter().map(|&Number(nr)| EventSpec::Resize(nr));
-        let events: Vec<_> = gates.chain(resize).collect();
+        let set = event.get_ref().set.as_ref().map(|set| {
+            let scheduling = scheduling_of(disk.policy.scheduling(), set);
+            scheduling.map_err(|why| self.refuse(event.span(), format!("set: {why}")))
+        });
+        let set = set.transpose()?.map(EventSpec::Scheduler);
+        let events: Vec<_> = gates.chain(resize).chain(set).collect();
         match events[..] {
             [event] => Ok((*at_ns, event)),
             _ => {
-                let why = "expected one of freeze, quiesce, stop and resize beside at".to_owned();
+                let why =
+                    "expected one of freeze, quiesce, stop, resize and set beside at".to_owned();
                 Err(self.refuse(event.span(), why))
             }
         }
@@ -237,6 +253,30 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Boolean(is_on) => Some(if *is_on { "on" } else { "off" }.to_owned()),
         _ => None,
     }
+}
+
+/// Returns these settings of a scheduler with those of an event.
+fn scheduling_of(
+    mut scheduling: Scheduling,
+    set: &BTreeMap<String, Value>,
+) -> Result<Scheduling, String> {
+    for (key, value) in set {
+        let text = text_of(value)
+            .ok_or_else(|| format!("{key}: expected a number, text, true or false"))?;
+        scheduling.set_key(key, &text).map_err(|bad| bad.to_string())?;
+    }
+    Ok(scheduling)
+}
+
+/// Returns whether a task submits I/O of another priority than the usual one.
+fn has_priority(task: &TaskSpec) -> bool {
+    task.priorities > 0 || task.priority != Priority::default()
+}
+
+/// Returns whether the tasks submit I/O of several classes.
+fn has_classes(tasks: &[TaskSpec]) -> bool {
+    let first = tasks.first().map(|task| task.priority.class());
+    tasks.iter().any(|task| task.priorities > 0 || Some(task.priority.class()) != first)
 }
 
 fn file_spec(table: &FileTable) -> FileSpec {
@@ -273,6 +313,8 @@ fn task_spec(task: &Task) -> TaskSpec {
         nowait: task.nowait.0,
         reserved: task.reserved.0,
         background: task.background.0,
+        priority: task.priority.map_or_else(Priority::default, |PriorityText(priority)| priority),
+        priorities: task.priorities.0,
         segments: task.segments.0,
         open_plugs: task.open_plugs.0,
         gates: task.gates.0,

@@ -90,6 +90,11 @@ impl Shared {
         self.publish_owners();
     }
 
+    /// Returns the measure of weights.
+    pub(crate) fn weight_measure(&self) -> (WeightBy, CostModel) {
+        *self.owners.measure()
+    }
+
     /// Removes an owner, if it is still this one that has the number.
     pub(crate) fn remove_owner(&self, id: OwnerId, owner: &Arc<Owner>) -> Result<(), OwnerError> {
         let mut owners = self.owners.lock();

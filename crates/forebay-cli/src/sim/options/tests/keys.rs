@@ -31,6 +31,7 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("write_expire", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("writes_starved", "scheduler=mq-deadline device_depth=1 fifo_batch=1", "0"),
     ("front_merges", "scheduler=mq-deadline device_depth=1", "off"),
+    ("prio_aging_expire", "scheduler=mq-deadline device_depth=1", "0"),
     ("read_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("write_lat_nsec", SLOW_KYBER, "3600000000000"),
     ("slice_idle_us", "device=hdd scheduler=bfq", "0"),
@@ -54,7 +55,6 @@ const HONOURED: &[(&str, &str, &str)] = &[
 /// Values that are not the default, of keys that are refused.
 const REFUSED: &[(&str, &str)] = &[
     ("kick", "per-request"),
-    ("prio_aging_expire", "3"),
     ("iostats", "off"),
     ("nr_bios", "7"),
     ("service", "off"),
@@ -76,6 +76,10 @@ const OWNERS: &str = "[a]\nrw=read\nbs=16k\nsize=8m\nio_size=1m\nweight=50\nnumj
 /// A load of owners with weights, of reads and writes of several sizes.
 const WEIGHTED_JOB: &str = "[a]\nrw=randrw\nbsrange=4k-16k\nsize=1m\niodepth=16\nweight=50\n[b]\n\
                             rw=randrw\nbs=4k\nsize=1m\niodepth=16\nweight=200\n";
+
+/// A load of two priority classes.
+const CLASSES: &str = "[a]\nrw=randrw\nbs=16k\nsize=1m\niodepth=16\nprioclass=1\n[b]\n\
+                       rw=randrw\nbs=16k\nsize=1m\niodepth=16\nprioclass=3\n";
 
 /// Returns all counts of a run with these settings.
 fn run(settings: &Settings) -> String {
@@ -133,6 +137,7 @@ fn every_key_of_a_spec_changes_the_run_or_is_refused() {
             let load = match (among_owners, is_of_weights) {
                 (true, _) => OWNERS,
                 (_, true) => WEIGHTED_JOB,
+                _ if key == "prio_aging_expire" => CLASSES,
                 _ => JOB,
             };
             let with = run_load(load, &settings(needs().chain([pair.as_str()])));
