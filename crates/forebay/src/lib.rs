@@ -121,7 +121,7 @@ pub use forebay_core::{
     LimitsError, LostWrites, MergeKind, MergePolicy, MqDeadlineParams, Op, OpStats, Origin,
     OwnerStats, PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate,
     Rates, SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind, TagNeed,
-    UnplugCause, Values, WeightBy,
+    UnplugCause, Values, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
