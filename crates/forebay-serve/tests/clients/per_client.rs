@@ -1,0 +1,219 @@
+//! Limits of each client of an export, from the clients' point of view.
+
+use crate::client::{Client, FLUSH, READ, WRITE, request};
+use crate::counters::metrics;
+use crate::server::Running;
+use forebay::{Disk, Rate};
+use forebay_serve::{ExportLimits, ExportOptions, Options};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const LEN: u32 = 4096;
+
+/// A server with one export.
+struct Served {
+    server: Running,
+    disk: Disk,
+    control: PathBuf,
+}
+
+impl Served {
+    fn start(folder: &Path, spec: &str, limits: ExportLimits) -> Served {
+        let run = folder.join("run");
+        std::fs::create_dir(&run).unwrap();
+        std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
+        let (disk, control) = (Disk::open(spec).unwrap(), run.join("control"));
+        let export = ExportOptions {
+            disk: Some(disk.clone()),
+            name: "a".to_owned(),
+            limits,
+            ..ExportOptions::default()
+        };
+        let options =
+            Options { exports: vec![export], control: Some(control.clone()), ..Options::default() };
+        Served { server: Running::with_options(folder, options), disk, control }
+    }
+
+    fn connect(&self) -> Client {
+        Client::new(&self.server.socket, "a", false)
+    }
+
+    /// Sends a request to the control socket, with these fields after the command and the export.
+    fn control(&self, fields: &str) -> String {
+        let mut socket = UnixStream::connect(&self.control).unwrap();
+        writeln!(socket, r#"{{"command":"limits","export":"a"{fields}}}"#).unwrap();
+        let mut reply = String::new();
+        BufReader::new(&socket).read_line(&mut reply).unwrap();
+        reply
+    }
+
+    /// Waits until the disk has this many owners and the export this many clients.
+    #[track_caller]
+    fn await_owners(&self, nr_owners: usize, nr_clients: usize) {
+        let clients = format!(r#""nr_clients":{nr_clients},"#);
+        for _ in 0..6000 {
+            // The reply also removes owners that are over.
+            let reply = self.control("");
+            if reply.contains(&clients) && self.disk.owners().len() == nr_owners {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{:?}, {}", self.disk.owners(), self.control(""));
+    }
+}
+
+/// Returns limits of each client: after one I/O of 4 KiB, more than an hour passes until the next.
+fn one_io() -> ExportLimits {
+    let mut limits = ExportLimits::default();
+    limits.client.limits.both.bps = Rate { per_s: 1, burst: Some(0) };
+    limits
+}
+
+fn send(client: &mut Client, command: u16, at: u64) {
+    client.socket.write_all(&request(command, 0, at, at, LEN)).unwrap();
+    if command == WRITE {
+        client.socket.write_all(&[7; LEN as usize]).unwrap();
+    }
+}
+
+/// Reads at this depth until all clients together have had `nr` replies. Returns the number of its
+/// own.
+fn read_at_depth(mut client: Client, depth: u64, all: &AtomicU64, nr: u64) -> u64 {
+    // No two neighbours, which would merge.
+    let at = |nth: u64| nth % 512 * 65_536;
+    (0..depth).for_each(|nth| send(&mut client, READ, at(nth)));
+    let mut own = 0;
+    while all.fetch_add(1, Ordering::Relaxed) < nr {
+        assert_eq!(client.reply(|_| LEN as usize).error, 0);
+        own += 1;
+        send(&mut client, READ, at(depth + own));
+    }
+    own
+}
+
+/// Returns the part of the I/O that the shallower of two clients gets on a disk with 4 tags.
+fn share_of_shallow(weight: Option<u32>) -> f64 {
+    const NR: u64 = 2000;
+    let folder = tempfile::tempdir().unwrap();
+    let mut limits = ExportLimits::default();
+    limits.client.weight = weight;
+    let spec = "model:ssd-sas?nr_requests=4&nr_hw_queues=1";
+    let served = Served::start(folder.path(), spec, limits);
+    let all = AtomicU64::new(0);
+    let clients = [128, 16].map(|depth| (served.connect(), depth));
+    let own = std::thread::scope(|scope| {
+        let all = &all;
+        let run = |(client, depth)| scope.spawn(move || read_at_depth(client, depth, all, NR));
+        clients.map(run).map(|thread| thread.join().unwrap())
+    });
+    own[1] as f64 / (own[0] + own[1]) as f64
+}
+
+#[test]
+fn clients_of_equal_weight_share_a_busy_disk_whatever_their_depths() {
+    // Without weights, the depths decide: 16 of 144.
+    let by_depth = share_of_shallow(None);
+    assert!(by_depth < 0.3, "{by_depth}");
+    let by_weight = share_of_shallow(Some(100));
+    assert!((0.4..0.6).contains(&by_weight), "{by_weight}");
+}
+
+#[test]
+fn each_client_has_its_own_limit_and_keeps_no_other_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::start(folder.path(), "ram:1M", one_io());
+    let mut clients = [0; 3].map(|_| served.connect());
+    for client in &mut clients {
+        send(client, READ, 0);
+        assert_eq!(client.reply(|_| LEN as usize).error, 0);
+        // It waits while the next client is served.
+        send(client, READ, 0);
+    }
+    assert_eq!(served.disk.owners().len(), 4);
+    let reply = served.control("");
+    assert!(reply.contains(r#""limits":{"client_bps":1,"client_bps_burst":0}"#), "{reply}");
+    assert!(reply.contains(r#""nr_clients":3"#), "{reply}");
+    let text = metrics(&served.server);
+    for line in [
+        "forebay_owner_ios_total{device=\"a\",owner=\"export:a\"} 3",
+        "forebay_connection_ios_total{connection=\"1\",device=\"a\"} 1",
+        "forebay_connection_io_bytes_total{connection=\"3\",device=\"a\"} 4096",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("owner=\"client"), "{text}");
+    // One of them gets another limit, then all.
+    let reply = served.control(r#","client":2,"set":{"bps":0,"weight":1}"#);
+    assert!(reply.contains("weight not set, because"), "the disk has several contexts: {reply}");
+    let reply = served.control(r#","client":2,"set":{"bps":0}"#);
+    assert!(!reply.contains("error"), "{reply}");
+    assert_eq!(clients[1].reply(|_| LEN as usize).error, 0);
+    let reply = served.control(r#","set":{"client_bps":0}"#);
+    assert!(reply.contains(r#""limits":{}"#), "{reply}");
+    for client in [0, 2] {
+        assert_eq!(clients[client].reply(|_| LEN as usize).error, 0);
+    }
+    drop(clients);
+    served.await_owners(1, 0);
+    served.server.stop().unwrap();
+}
+
+#[test]
+fn io_of_a_client_that_is_gone_waits_for_its_limit_and_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::start(folder.path(), "ram:1M", one_io());
+    let mut client = served.connect();
+    send(&mut client, READ, 0);
+    assert_eq!(client.reply(|_| LEN as usize).error, 0);
+    send(&mut client, WRITE, 8192);
+    send(&mut client, WRITE, 65_536);
+    // No limit holds a flush back. Once it is answered, the writes before it are submitted.
+    assert_eq!(client.ask(FLUSH, 0, 0), 0);
+    drop(client);
+    // The connection is closed although its I/O waits, which keeps the owner.
+    served.await_owners(2, 0);
+    let mut bytes = [0; 512];
+    served.disk.read_at(&mut bytes, 8192).unwrap();
+    assert_eq!(bytes, [0; 512], "the write waits");
+    // Another connection waits behind it.
+    let mut next = served.connect();
+    send(&mut next, READ, 8192);
+    served.await_owners(2, 1);
+    assert!(served.control(r#","set":{"client_bps":0}"#).contains("\"limits\":{}"));
+    assert_eq!(next.reply(|_| LEN as usize).payload, [7; LEN as usize]);
+    drop(next);
+    served.await_owners(1, 0);
+    served.disk.read_at(&mut bytes, 65_536).unwrap();
+    assert_eq!(bytes, [7; 512], "it is done");
+    // The end of the server does not wait for a limit.
+    assert!(served.control(r#","set":{"client_bps":1,"client_bps_burst":0}"#).contains(":1,"));
+    let mut last = served.connect();
+    (0..9).for_each(|_| send(&mut last, WRITE, 0));
+    served.server.stop().unwrap();
+    assert_eq!(served.disk.owners().len(), 1);
+}
+
+#[test]
+fn a_thousand_connections_one_after_the_other_leave_no_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut limits = ExportLimits::default();
+    limits.client.limits.both.iops = Rate { per_s: 10_000_000, burst: Some(1000) };
+    let served = Served::start(folder.path(), "ram:1M", limits);
+    let mut most = 0;
+    for nth in 0..1000 {
+        let mut client = served.connect();
+        send(&mut client, READ, 0);
+        if nth % 2 == 0 {
+            assert_eq!(client.reply(|_| LEN as usize).error, 0);
+        }
+        most = most.max(served.disk.owners().len());
+    }
+    // The server may see the end of a connection after the next has begun.
+    assert!(most < 100, "{most} owners");
+    served.await_owners(1, 0);
+}
