@@ -18,10 +18,10 @@ fn iops(per_s: u64, burst: u64) -> Limits {
     limits
 }
 
-/// Returns limits of each client: one I/O in `1 / per_s` seconds, after the first.
+/// Returns limits of each client, in bytes per second. With 1, minutes pass after an I/O.
 fn of_clients(per_s: u64) -> ExportLimits {
     let mut limits = ExportLimits::default();
-    limits.client.limits = iops(per_s, 0);
+    limits.client.limits.both.bps = Rate { per_s, burst: Some(0) };
     limits
 }
 
@@ -96,7 +96,7 @@ fn each_client_is_an_owner_below_its_export_while_clients_have_limits() {
     assert_eq!((early.origin().owner(), late.origin().owner()), (2, 3));
     let owners = disk.owners();
     assert_eq!(owners[1].parent().as_ref(), Some(&owners[0]));
-    assert_eq!(owners[1].limits(), iops(1, 0));
+    assert_eq!(owners[1].limits(), of_clients(1).client.limits);
     // Changed while they are connected.
     let changes = [("client_weight".to_owned(), Some("7".to_owned()))];
     tenant.change_limits(&changes).expect("a good weight");
