@@ -153,7 +153,7 @@ impl Tenant {
         self.lock().clients.list(max)
     }
 
-    /// Returns whether the export or its clients have, or had, limits.
+    /// Returns the owner of the export. `None` until the export or its clients get a limit.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         self.owner.get()
     }
