@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const LEN: u32 = 4096;
@@ -216,4 +216,48 @@ fn a_thousand_connections_one_after_the_other_leave_no_owner() {
     // The server may see the end of a connection after the next has begun.
     assert!(most < 100, "{most} owners");
     served.await_owners(1, 0);
+}
+
+#[test]
+fn limits_of_clients_change_under_load_while_clients_come_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = "ram:1M?nr_hw_queues=1&nr_requests=2";
+    let mut served = Served::start(folder.path(), spec, ExportLimits::default());
+    let (is_over, mut replies) = (AtomicBool::new(false), Vec::new());
+    let nr_reads = std::thread::scope(|scope| {
+        let (served, is_over) = (&served, &is_over);
+        let run = |nth: u64| {
+            move || {
+                let mut nr = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut client = served.connect();
+                    for _ in 0..20 {
+                        (0..8).for_each(|at| send(&mut client, READ, at * 65_536 + nth * 8192));
+                        (0..8).for_each(|_| assert_eq!(client.reply(|_| 4096).error, 0));
+                        nr += 8;
+                    }
+                }
+                nr
+            }
+        };
+        let clients = [0, 1, 2].map(|nth| scope.spawn(run(nth)));
+        for nth in 0..200 {
+            let set = match nth % 4 {
+                0 => r#","set":{"client_iops":50000,"client_weight":50}"#,
+                1 => r#","set":{"client_read_bps":"400m","client_weight":null,"iops":90000}"#,
+                2 => r#","set":{"client_iops":0,"client_latency_target_us":5}"#,
+                _ => r#","set":{"client_read_bps":0,"client_latency_target_us":0,"iops":0}"#,
+            };
+            replies.push(served.control(set));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // A check above would leave the clients running.
+        is_over.store(true, Ordering::Relaxed);
+        clients.map(|client| client.join().unwrap()).iter().sum::<u64>()
+    });
+    let refused = replies.iter().find(|reply| reply.contains("error"));
+    assert_eq!((replies.len(), refused), (200, None));
+    assert!(nr_reads >= 3 * 160, "{nr_reads}");
+    served.await_owners(1, 0);
+    served.server.stop().unwrap();
 }
