@@ -3,13 +3,15 @@
 use crate::client::{Client, FLUSH, READ, WRITE, request};
 use crate::counters::metrics;
 use crate::server::Running;
-use forebay::{Disk, Rate};
+use forebay::{Backend, Batch, Disk, Policy, QueueLimits, Rate, Request};
 use forebay_serve::{ExportLimits, ExportOptions, Options};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const LEN: u32 = 4096;
@@ -23,10 +25,14 @@ struct Served {
 
 impl Served {
     fn start(folder: &Path, spec: &str, limits: ExportLimits) -> Served {
+        Served::with_disk(folder, Disk::open(spec).unwrap(), limits)
+    }
+
+    fn with_disk(folder: &Path, disk: Disk, limits: ExportLimits) -> Served {
         let run = folder.join("run");
         std::fs::create_dir(&run).unwrap();
         std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
-        let (disk, control) = (Disk::open(spec).unwrap(), run.join("control"));
+        let control = run.join("control");
         let export = ExportOptions {
             disk: Some(disk.clone()),
             name: "a".to_owned(),
@@ -81,46 +87,63 @@ fn send(client: &mut Client, command: u16, at: u64) {
     }
 }
 
-/// Reads at this depth until all clients together have had `nr` replies. Returns the number of its
-/// own.
-fn read_at_depth(mut client: Client, depth: u64, all: &AtomicU64, nr: u64) -> u64 {
-    // No two neighbours, which would merge.
-    let at = |nth: u64| nth % 512 * 65_536;
-    (0..depth).for_each(|nth| send(&mut client, READ, at(nth)));
-    let mut own = 0;
-    while all.fetch_add(1, Ordering::Relaxed) < nr {
-        assert_eq!(client.reply(|_| LEN as usize).error, 0);
-        own += 1;
-        send(&mut client, READ, at(depth + own));
+/// A device that keeps its requests until the test completes them.
+#[derive(Clone, Default)]
+struct Holding(Arc<Mutex<VecDeque<Request>>>);
+
+impl Backend for Holding {
+    fn name(&self) -> &str {
+        "holding"
     }
-    own
+
+    fn submit(&self, batch: &mut Batch<'_>) {
+        batch.for_each(|request| self.0.lock().unwrap().push_back(request));
+    }
 }
 
-/// Returns the part of the I/O that the shallower of two clients gets on a disk with 4 tags.
-fn share_of_shallow(weight: Option<u32>) -> f64 {
-    const NR: u64 = 2000;
+impl Holding {
+    /// Completes the oldest request, once there is one. Returns where it begins.
+    fn complete(&self) -> u64 {
+        loop {
+            let oldest = self.0.lock().unwrap().pop_front();
+            if let Some(request) = oldest {
+                let at = request.offset();
+                request.complete(Ok(()));
+                return at;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Returns how many of the first 36 requests at a device with 4 tags are of a client with 16
+/// requests, which come after the 128 requests of another one.
+fn share_of_shallow(weight: Option<u32>) -> usize {
+    const OF_SHALLOW: u64 = 32 << 20;
     let folder = tempfile::tempdir().unwrap();
-    let mut limits = ExportLimits::default();
+    let (mut limits, device) = (ExportLimits::default(), Holding::default());
     limits.client.weight = weight;
-    let spec = "model:ssd-sas?nr_requests=4&nr_hw_queues=1";
-    let served = Served::start(folder.path(), spec, limits);
-    let all = AtomicU64::new(0);
-    let clients = [128, 16].map(|depth| (served.connect(), depth));
-    let own = std::thread::scope(|scope| {
-        let all = &all;
-        let run = |(client, depth)| scope.spawn(move || read_at_depth(client, depth, all, NR));
-        clients.map(run).map(|thread| thread.join().unwrap())
-    });
-    own[1] as f64 / (own[0] + own[1]) as f64
+    let of_device = QueueLimits::default().capacity_bytes(Some(64 << 20));
+    let policy = Policy::default().queue_depth(4).nr_hw_queues(1);
+    let disk = Disk::with_backend(device.clone(), of_device, policy).unwrap();
+    let served = Served::with_disk(folder.path(), disk, limits);
+    let mut clients = [(); 2].map(|()| served.connect());
+    for (client, (from, depth)) in clients.iter_mut().zip([(0, 128), (OF_SHALLOW, 16)]) {
+        // No two neighbours, which would merge.
+        (0..depth).for_each(|nth| send(client, READ, from + nth * 65_536));
+        // Beyond the end, so it is refused at once. The reads before it are submitted by then.
+        assert_ne!(client.ask(READ, 1 << 40, LEN), 0);
+    }
+    let order: Vec<_> = (0..128 + 16).map(|_| device.complete()).collect();
+    order[..36].iter().filter(|at| **at >= OF_SHALLOW).count()
 }
 
 #[test]
 fn clients_of_equal_weight_share_a_busy_disk_whatever_their_depths() {
-    // Without weights, the depths decide: 16 of 144.
-    let by_depth = share_of_shallow(None);
-    assert!(by_depth < 0.3, "{by_depth}");
-    let by_weight = share_of_shallow(Some(100));
-    assert!((0.4..0.6).contains(&by_weight), "{by_weight}");
+    // Without weights, requests go in the order of their arrival.
+    assert_eq!(share_of_shallow(None), 0);
+    // The first client has all tags when the other one comes. From then on, each has half.
+    assert!((15..=16).contains(&share_of_shallow(Some(100))));
 }
 
 #[test]
