@@ -17,6 +17,8 @@ Examples:
   forebay control run/control vm1 iops=500 bps=20m  set two limits of the export vm1
   forebay control run/control vm1 iops=0            remove one of them
   forebay control run/control '' read_bps=1g        the export without a name
+  forebay control run/control vm1 client_iops=100   a limit of each client of vm1 by itself
+  forebay control run/control vm1 --client 7 weight=500   the share of connection 7 alone
 The server was started with --control run/control, by the same user. The keys are those of
 forebay serve --limits. I/O that waits is checked against the new limits. For programs: the socket
 takes lines of JSON (docs/guide.md).";
@@ -34,10 +36,14 @@ pub(crate) struct ControlArgs {
     /// Name of an export [default: all]
     #[arg(value_name = "EXPORT")]
     export: Option<String>,
-    /// Limits to set: iops, bps, read_iops, read_bps, write_iops, write_bps, each with _burst; and
-    /// latency_target_us
+    /// Limits to set: iops, bps, read_iops, read_bps, write_iops, write_bps, each with _burst, and
+    /// latency_target_us; each also with client_, for each client by itself; and client_weight
     #[arg(value_name = "KEY=VALUE")]
     limits: Vec<String>,
+    /// Number of a connection, as in the log: set its limits alone, until it is closed. The keys
+    /// are those of clients, without client_
+    #[arg(long, value_name = "NUMBER", requires = "export")]
+    client: Option<u64>,
     /// Print the reply of the server as it is
     #[arg(long)]
     json: bool,
@@ -64,6 +70,13 @@ fn request(args: &ControlArgs) -> Result<Value, Failure> {
         Ok((key.to_owned(), Value::from(value)))
     };
     let set = args.limits.iter().map(pair).collect::<Result<Map<_, _>, Failure>>()?;
+    if let Some(client) = args.client {
+        if set.is_empty() {
+            let why = format!("--client {client}: expected limits to set, such as iops=500");
+            return Err(Failure::Usage(why));
+        }
+        request["client"] = client.into();
+    }
     if !set.is_empty() {
         request["set"] = set.into();
     }
@@ -111,21 +124,10 @@ fn ask(path: &Path, request: &Value) -> Result<Value, Failure> {
 /// Returns the description of an export.
 fn text(export: &Value) -> String {
     let mut text = format!("export {}\n", export["export"]);
-    let limits = export["limits"].as_object().into_iter().flatten();
-    let limits: Vec<_> = limits.map(|(key, value)| format!("{key}={value}")).collect();
-    let limits = if limits.is_empty() { "none".to_owned() } else { limits.join(" ") };
-    let _ = writeln!(text, "  limits  {limits}");
+    let _ = writeln!(text, "  limits  {}", limits(&export["limits"]));
     let stat = |key: &str| export["stats"][key].as_u64().unwrap_or_default();
     if stat("ios") > 0 {
-        let ms = stat("limit_wait_ns") / stat("limit_waits").max(1) / 1_000_000;
-        let _ = writeln!(
-            text,
-            "  I/O     {} since the first limit, {} bytes; {} waited for a limit, {ms} ms on \
-             average",
-            stat("ios"),
-            stat("bytes"),
-            stat("limit_waits"),
-        );
+        let _ = writeln!(text, "  I/O     {}", io(&export["stats"], " since the first limit"));
     }
     if stat("missed_windows") > 0 {
         let _ = writeln!(text, "  goal    missed in {} windows", stat("missed_windows"));
@@ -133,7 +135,50 @@ fn text(export: &Value) -> String {
     if stat("depth") > 0 {
         let _ = writeln!(text, "  depth   {} for the goals of others", stat("depth"));
     }
+    let all = export["clients"].as_array().map_or(&[][..], Vec::as_slice);
+    all.iter().filter(|client| client["stats"].is_object()).for_each(|it| client(&mut text, it));
+    let nr_more = export["nr_clients"].as_u64().unwrap_or_default() as usize;
+    if nr_more > all.len() {
+        let _ = writeln!(text, "  and {} more clients", nr_more - all.len());
+    }
     text
+}
+
+/// Appends the description of a client.
+fn client(text: &mut String, client: &Value) {
+    let number = client["client"].as_u64().unwrap_or_default();
+    let peer = client["peer"].as_str().unwrap_or_default();
+    let stats = &client["stats"];
+    let _ = write!(text, "  client {number} from {peer}: {}", io(stats, " I/Os"));
+    if let Some(depth) = stats["depth"].as_u64() {
+        let _ = write!(text, "; depth {depth} for the goals of others");
+    }
+    if let Some(missed) = stats["missed_windows"].as_u64().filter(|missed| *missed > 0) {
+        let _ = write!(text, "; goal missed in {missed} windows");
+    }
+    if client["limits"].is_object() {
+        let _ = write!(text, "; its own limits: {}", limits(&client["limits"]));
+    }
+    text.push('\n');
+}
+
+/// Returns the limits that are set.
+fn limits(limits: &Value) -> String {
+    let limits = limits.as_object().into_iter().flatten();
+    let limits: Vec<_> = limits.map(|(key, value)| format!("{key}={value}")).collect();
+    if limits.is_empty() { "none".to_owned() } else { limits.join(" ") }
+}
+
+/// Returns a description of counters.
+fn io(stats: &Value, unit: &str) -> String {
+    let stat = |key: &str| stats[key].as_u64().unwrap_or_default();
+    let waits = |what: &str| {
+        let nr = stat(&format!("{what}_waits"));
+        let ms = stat(&format!("{what}_wait_ns")) / nr.max(1) / 1_000_000;
+        format!("{nr} waited for a {what}, {ms} ms on average")
+    };
+    let (ios, bytes) = (stat("ios"), stat("bytes"));
+    format!("{ios}{unit}, {bytes} bytes; {}; {}", waits("limit"), waits("tag"))
 }
 
 #[cfg(test)]
@@ -147,7 +192,7 @@ mod tests {
                 (Some((*export).to_owned()), limits.iter().map(|&it| it.to_owned()).collect())
             }
         };
-        ControlArgs { socket: "s".into(), export, limits, json: false }
+        ControlArgs { socket: "s".into(), export, limits, client: None, json: false }
     }
 
     #[test]
@@ -163,6 +208,13 @@ mod tests {
             assert_eq!(request(&args(words)).expect("good arguments"), expected);
         }
         assert!(request(&args(&["a", "iops"])).is_err());
+        let of_client = |words: &[&str]| ControlArgs { client: Some(7), ..args(words) };
+        assert_eq!(
+            request(&of_client(&["a", "weight=5"])).expect("good arguments"),
+            json!({"command": "limits", "export": "a", "client": 7, "set": {"weight": "5"}}),
+        );
+        let error = request(&of_client(&["a"])).expect_err("nothing to set").to_string();
+        assert_eq!(error, "--client 7: expected limits to set, such as iops=500");
     }
 
     #[test]
@@ -172,7 +224,8 @@ mod tests {
             "stats": {"ios": 7, "bytes": 4096, "limit_waits": 2, "limit_wait_ns": 8_000_000},
         });
         let expected = "export \"a\"\n  limits  iops=5 bps=100\n  I/O     7 since the first limit, \
-                        4096 bytes; 2 waited for a limit, 4 ms on average\n";
+                        4096 bytes; 2 waited for a limit, 4 ms on average; 0 waited for a \
+                        tag, 0 ms on average\n";
         assert_eq!(text(&export), expected);
         let goals = json!({
             "export": "", "limits": {}, "stats": {"ios": 0, "missed_windows": 3, "depth": 16},
@@ -180,6 +233,22 @@ mod tests {
         let expected = "export \"\"\n  limits  none\n  goal    missed in 3 windows\n  depth   16 \
                         for the goals of others\n";
         assert_eq!(text(&goals), expected);
+        let clients = json!({
+            "export": "", "limits": {"client_iops": 5}, "stats": {"ios": 0}, "nr_clients": 9,
+            "clients": [
+                {"client": 3, "peer": "unix", "stats": null},
+                {"client": 7, "peer": "unix", "limits": {"weight": 5}, "stats": {
+                    "ios": 1, "bytes": 512, "limit_waits": 0, "limit_wait_ns": 0, "tag_waits": 1,
+                    "tag_wait_ns": 2_500_000, "missed_windows": 4, "depth": 8,
+                }},
+            ],
+        });
+        let expected = "export \"\"\n  limits  client_iops=5\n  client 7 from unix: 1 I/Os, 512 \
+                        bytes; 0 waited for a limit, 0 ms on average; 1 waited for a tag, 2 ms on \
+                        average; \
+                        depth 8 for the goals of others; goal missed in 4 windows; its own limits: \
+                        weight=5\n  and 7 more clients\n";
+        assert_eq!(text(&clients), expected);
         let idle = json!({"export": "", "limits": {}, "stats": {"ios": 0, "depth": null}});
         assert_eq!(text(&idle), "export \"\"\n  limits  none\n");
     }

@@ -101,6 +101,10 @@ pub struct Closed<'a> {
     pub ending: Option<&'a Ending>,
     /// Time when it was accepted, ns.
     pub opened_ns: u64,
+    /// The key of the client.
+    pub key: Key,
+    /// I/Os of the client that the disks have not completed.
+    pub nr_at_disk: u32,
 }
 
 /// The host of a front: the disks of one worker thread, its clients, and its clock.
@@ -120,12 +124,13 @@ pub trait Host: Debug + Sized {
     /// Returns the time of a monotonic clock, ns.
     fn now_ns(&self) -> u64;
 
-    /// Submits an I/O to the disk of an export.
+    /// Submits an I/O of a client to the disk of an export.
     ///
     /// # Errors
     /// Returns the reason of a refusal, and the memory. After `WouldBlock` the front tries again.
     fn submit(
         &mut self,
+        peer: &Self::Peer,
         export: usize,
         io: Io<Self::Memory>,
         now_ns: u64,
@@ -173,6 +178,10 @@ pub trait Host: Debug + Sized {
 
     /// Reports a client that is closed.
     fn closed(&mut self, peer: &mut Self::Peer, closed: &Closed<'_>, now_ns: u64);
+
+    /// Reports the end of one of the I/Os that the client with this key had at the disks when it
+    /// was closed ([`Closed::nr_at_disk`]).
+    fn ended_after_close(&mut self, _client: Key) {}
 }
 
 /// The host's part of a client. Counts its requests.

@@ -155,6 +155,8 @@ pub(crate) struct TestHost {
     /// An I/O at this offset panics, and the panics are counted.
     pub(crate) panics_at: Option<u64>,
     pub(crate) nr_panics: u32,
+    /// I/Os of closed clients: in flight when these were closed, and reported as ended since.
+    pub(crate) after_close: (u32, u32),
     done: Vec<Parts<Box<[u8]>>>,
     watched: Vec<Watched>,
 }
@@ -173,6 +175,7 @@ impl Host for TestHost {
 
     fn submit(
         &mut self,
+        _peer: &TestPeer,
         _export: usize,
         mut io: Io<Box<[u8]>>,
         _now_ns: u64,
@@ -243,8 +246,13 @@ impl Host for TestHost {
 
     fn failed(&mut self, _peer: &TestPeer, _failed: &Failed<'_>, _now_ns: u64) {}
 
-    fn closed(&mut self, peer: &mut TestPeer, _closed: &Closed<'_>, _now_ns: u64) {
+    fn closed(&mut self, peer: &mut TestPeer, closed: &Closed<'_>, _now_ns: u64) {
         self.watched.retain(|watched| !Rc::ptr_eq(&watched.streams, &peer.0));
+        self.after_close.0 += closed.nr_at_disk;
+    }
+
+    fn ended_after_close(&mut self, _client: Key) {
+        self.after_close.1 += 1;
     }
 }
 
@@ -257,7 +265,7 @@ impl NbdHost for TestHost {
         unreachable!("TLS is off")
     }
 
-    fn opened(&mut self, _peer: &TestPeer, _opened: &Opened, _now_ns: u64) {}
+    fn opened(&mut self, _peer: &mut TestPeer, _opened: &Opened, _now_ns: u64) {}
 
     fn refused(&mut self) {}
 
@@ -313,6 +321,7 @@ impl Driven {
             nr_reads: 0,
             panics_at: None,
             nr_panics: 0,
+            after_close: (0, 0),
             done: Vec::new(),
             watched: Vec::new(),
         };

@@ -1,5 +1,6 @@
 //! Options of a server.
 
+use crate::export_limits::ExportLimits;
 use crate::listen::Address;
 use forebay::{Disk, Priority};
 use forebay_front::PollMode;
@@ -25,8 +26,8 @@ pub struct ExportOptions {
     pub description: String,
     /// Whether the disk is opened read-only and writes are refused.
     pub read_only: bool,
-    /// The limits on I/O of all clients of the export together.
-    pub limits: forebay::Limits,
+    /// The limits on I/O of all clients of the export together, and of each.
+    pub limits: ExportLimits,
     /// The priority of their I/O. Only `mq-deadline` and `bfq` order by its class.
     pub priority: Priority,
 }

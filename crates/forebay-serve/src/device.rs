@@ -1,5 +1,6 @@
 //! Device for virtual machines: its configuration and its socket.
 
+use crate::clients::Submitter;
 use crate::config::{DeviceOptions, DeviceSocket};
 use crate::error::{ServeError, passed_socket};
 use crate::export::Export;
@@ -24,6 +25,8 @@ pub(crate) struct Device {
     pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
     /// Whether a refusal to register the memory of the front end was logged.
     pub(crate) refusal: Arc<AtomicBool>,
+    /// The owner of the I/O of its rings.
+    pub(crate) submitter: Arc<Submitter>,
 }
 
 impl Device {
@@ -66,9 +69,15 @@ impl Device {
         let config = Config::new(&limits, size_bytes, capabilities, shape);
         let block_bytes = limits.logical_block_size;
         let listener = listener(options.socket)?;
-        let (cache, refusal) = (Arc::default(), Arc::default());
-        let export = options.export;
-        let device = Device { export, config, block_bytes, cache, serial, refusal };
+        let device = Device {
+            export: options.export,
+            config,
+            block_bytes,
+            cache: Arc::default(),
+            serial,
+            refusal: Arc::default(),
+            submitter: Arc::default(),
+        };
         Ok((device, listener))
     }
 }

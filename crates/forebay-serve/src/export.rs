@@ -27,7 +27,7 @@ pub(crate) struct Export {
     pub(crate) block_bytes: u32,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,
-    /// Its limits and its priority.
+    /// Its limits, its priority and its clients.
     pub(crate) tenant: Arc<Tenant>,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
@@ -87,7 +87,7 @@ impl Export {
         let (name, spec) = (info.name.clone(), options.written());
         let tenant = Arc::new(Tenant::new(&disk, &name, options.priority));
         tenant
-            .change_limits(|limits| *limits = options.limits)
+            .set_limits(&options.limits)
             .map_err(|source| ServeError::Limits { spec: options.written(), source })?;
         let block_bytes = min;
         let export = Export { disk, spec, name, can, block_bytes, facts, tenant, opened_point };

@@ -12,12 +12,14 @@
 #![deny(missing_docs)]
 
 mod accept;
+mod clients;
 mod config;
 mod control;
 mod device;
 mod end;
 mod error;
 mod export;
+mod export_limits;
 mod handle;
 mod host;
 mod inbox;
@@ -39,6 +41,7 @@ mod worker;
 
 pub use config::{DeviceOptions, DeviceSocket, ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
+pub use export_limits::{ClientLimits, ExportLimits};
 pub use forebay_front::PollMode;
 pub use forebay_vhost_user::survive_truncated_memory;
 pub use handle::ServerHandle;

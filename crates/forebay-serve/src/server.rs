@@ -94,9 +94,7 @@ impl Server {
             if !is_reachable && !options.devices.is_empty() {
                 return Err(ServeError::Unreachable { spec: export.written() });
             }
-            // One for each thread, and the shared one.
-            let nr_hw_queues = (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32);
-            opened.push(Export::open(export, nr_hw_queues)?);
+            opened.push(Export::open(export, nr_hw_queues(export, nr_rings, nr_workers))?);
         }
         let (exports, infos): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         let blocks = exports.iter().map(|export| export.block_bytes);
@@ -125,6 +123,7 @@ impl Server {
         let counted = exports.iter().zip(labels).map(|(export, label)| CountedExport {
             name: label.to_owned(),
             disk: export.disk.clone(),
+            tenant: Arc::clone(&export.tenant),
         });
         let counters = Counters::new(counted.collect());
         let open = |address| Endpoint::open(address, Arc::clone(&counters));
@@ -247,6 +246,17 @@ impl Server {
         let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
+    }
+}
+
+/// Returns how many hardware contexts the disk of an export has, unless its spec chooses it.
+/// `None`: the default.
+fn nr_hw_queues(export: &ExportOptions, nr_rings: usize, nr_workers: usize) -> Option<u32> {
+    match export.limits.client.weight {
+        // Weights order the I/O of one context.
+        Some(_) => Some(1),
+        // One for each thread, and the shared one.
+        None => (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32),
     }
 }
 

@@ -1,12 +1,18 @@
-//! An export as an owner of I/O: its limits and its priority.
+//! An export as an owner of I/O: its limits, its priority, and its clients.
 //!
-//! The owner is made when the export first gets a limit. Until then the I/O of its disk does not
-//! pass through the queues of owners, and costs no more than without this module.
+//! The owner is made when the export, or its clients, first get a limit. Until then the I/O of its
+//! disk does not pass through the queues of owners, and costs no more than without this module.
+//! Owners of clients are below it ([`clients`](crate::clients)).
 
-use forebay::{Disk, Limits, Origin, Owner, OwnerError, OwnerStats, Priority};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use crate::clients::{ClientStats, Clients, Place, Submitter, add};
+use crate::export_limits::{ClientLimits, ExportLimits};
+use forebay::{Disk, Origin, Owner, OwnerError, OwnerStats, Priority};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The limits and the priority of an export.
+/// Changes of limits: a new value for each key, or `None` for its default.
+pub(crate) type Changes = [(String, Option<String>)];
+
+/// The limits and the priority of an export, and its clients.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     disk: Disk,
@@ -14,88 +20,192 @@ pub(crate) struct Tenant {
     name: String,
     priority: Priority,
     owner: OnceLock<Owner>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
     /// The limits as they were set: a burst may be the default.
-    limits: Mutex<Limits>,
+    limits: ExportLimits,
+    clients: Clients,
+    /// Limits were lifted for good, because the server ends.
+    is_lifted: bool,
 }
 
 impl Tenant {
     /// Creates the tenant of the export with this name.
     pub(crate) fn new(disk: &Disk, export: &str, priority: Priority) -> Tenant {
         let (disk, name) = (disk.clone(), format!("export:{export}"));
-        let limits = Mutex::default();
-        Tenant { disk, name, priority, owner: OnceLock::new(), limits }
+        Tenant { disk, name, priority, owner: OnceLock::new(), state: Mutex::default() }
     }
 
-    /// Returns the origin of the export's I/O.
+    /// Returns the origin of I/O of the export that is of no client with an owner.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
         let origin = self.owner.get().map_or(Origin::NONE, Owner::origin);
         origin.with_priority(self.priority)
     }
 
-    /// Returns the limits, as they were set.
-    pub(crate) fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the origin of I/O of the owner with this number.
+    #[inline]
+    pub(crate) fn origin_of(&self, owner: u32) -> Origin {
+        Origin::NONE.with_owner(owner).with_priority(self.priority)
     }
 
-    /// Changes the limits. I/O that waits is checked against the new ones.
+    /// Returns the limits, as they were set.
+    pub(crate) fn limits(&self) -> ExportLimits {
+        self.lock().limits
+    }
+
+    /// Sets all limits. I/O that waits is checked against the new ones.
     ///
     /// # Errors
-    /// Fails if a burst has no rate, or if the disk can have no owners. Nothing is changed then.
-    pub(crate) fn change_limits(&self, change: impl FnOnce(&mut Limits)) -> Result<(), OwnerError> {
-        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut new = *limits;
-        change(&mut new);
-        self.apply(&new)?;
-        *limits = new;
+    /// Fails if a burst has no rate, or if the disk can have no owners, or no weights. Nothing is
+    /// changed then.
+    pub(crate) fn set_limits(&self, limits: &ExportLimits) -> Result<(), OwnerError> {
+        self.apply(&mut self.lock(), limits)
+    }
+
+    /// Changes some limits, as [`set_limits`](Tenant::set_limits) does.
+    pub(crate) fn change_limits(&self, changes: &Changes) -> Result<(), OwnerError> {
+        let mut state = self.lock();
+        let mut new = state.limits;
+        new.change(changes)?;
+        self.apply(&mut state, &new)
+    }
+
+    /// Passes limits to the owners, which are made for the first of them.
+    fn apply(&self, state: &mut State, limits: &ExportLimits) -> Result<(), OwnerError> {
+        // Before the owner is made.
+        limits.check()?;
+        if self.owner.get().is_none() && *limits == ExportLimits::default() {
+            return Ok(());
+        }
+        let owner = self.owner_for(&limits.client)?;
+        owner.set_limits(&limits.all)?;
+        state.clients.apply(&owner, &limits.client);
+        state.limits = *limits;
         Ok(())
     }
 
-    /// Passes limits to the owner, which is made for the first of them.
-    fn apply(&self, limits: &Limits) -> Result<(), OwnerError> {
-        // Before the owner is made.
-        limits.check()?;
+    /// Returns the owner of the export, below which clients may have these limits.
+    fn owner_for(&self, client: &ClientLimits) -> Result<Owner, OwnerError> {
         let owner = match self.owner.get() {
-            Some(owner) => owner,
-            None if *limits == Limits::default() => return Ok(()),
-            None => {
-                let owner = self.disk.owner(&self.name)?;
-                self.owner.get_or_init(|| owner)
-            }
+            Some(owner) => owner.clone(),
+            None => self.disk.owner(&self.name)?,
         };
-        owner.set_limits(limits)
+        if client.weight.is_some() {
+            // Fails if the disk can have no weights.
+            owner.set_weight(owner.weight())?;
+        }
+        Ok(self.owner.get_or_init(|| owner).clone())
     }
 
-    /// Removes all limits, so that no request in flight waits for one.
+    /// Changes limits of one client, while it is connected. Its keys have no prefix.
+    ///
+    /// # Errors
+    /// Returns an error as [`set_limits`](Tenant::set_limits) does, or if there is no such client.
+    pub(crate) fn change_client(&self, id: u64, changes: &Changes) -> Result<(), String> {
+        let state = &mut *self.lock();
+        let limits = state.clients.limits_of(id, &state.limits.client);
+        let mut limits = limits.ok_or_else(|| {
+            let ids = state.clients.ids();
+            let ids = if ids.is_empty() { "none".to_owned() } else { ids };
+            format!("client {id} is not connected to this export; connected: {ids}")
+        })?;
+        if changes.is_empty() || state.is_lifted {
+            return Ok(());
+        }
+        limits.change(changes).map_err(|bad| bad.to_string())?;
+        let owner = self.owner_for(&limits).map_err(|error| error.to_string())?;
+        state.clients.set_own(id, limits);
+        state.clients.apply(&owner, &state.limits.client);
+        Ok(())
+    }
+
+    /// Removes all limits for good, so that no request in flight waits for one.
     pub(crate) fn lift_limits(&self) {
-        self.change_limits(|limits| *limits = Limits::default())
-            .expect("no limits are good limits");
+        let state = &mut *self.lock();
+        state.is_lifted = true;
+        state.clients.lift();
+        self.apply(state, &ExportLimits::default()).expect("no limits are good limits");
     }
 
-    /// Returns the counters of the owner. All are 0 until the export gets a limit.
+    /// Adds a client. It has an owner if clients have limits.
+    pub(crate) fn connect(self: &Arc<Tenant>, id: u64, place: Place) -> Seat {
+        let submitter = Arc::clone(&place.submitter);
+        let state = &mut *self.lock();
+        let parent = self.owner.get().filter(|_| !state.is_lifted);
+        state.clients.connect(id, place, parent, &state.limits.client);
+        Seat { tenant: Arc::clone(self), id, submitter, stage: Stage::Open }
+    }
+
+    /// Returns the counters of the export with all its clients, present and former. All are 0 until
+    /// the export or its clients get a limit.
     pub(crate) fn stats(&self) -> OwnerStats {
-        self.owner.get().map(Owner::stats).unwrap_or_default()
+        let mut stats = self.owner.get().map(Owner::stats).unwrap_or_default();
+        add(&mut stats, &self.lock().clients.stats());
+        stats
+    }
+
+    /// Returns up to `max` connected clients, the oldest first, and the number of all.
+    pub(crate) fn clients(&self, max: usize) -> (Vec<ClientStats>, usize) {
+        self.lock().clients.list(max)
+    }
+
+    /// Returns the owner of the export. `None` until the export or its clients get a limit.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        self.owner.get()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client of an export, from its choice of the export until its last I/O has ended.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    tenant: Arc<Tenant>,
+    id: u64,
+    submitter: Arc<Submitter>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// The client is gone; I/O of the owner with this number may be in flight.
+    Left(Option<u32>),
+}
+
+impl Seat {
+    /// Returns the origin of the client's I/O.
+    #[inline]
+    pub(crate) fn origin(&self) -> Origin {
+        match self.submitter.owner() {
+            0 => self.tenant.origin(),
+            owner => self.tenant.origin_of(owner),
+        }
+    }
+
+    /// Records that the client is gone. Dropping this records that its I/O has ended.
+    pub(crate) fn leave(&mut self) {
+        if self.stage == Stage::Open {
+            let left = self.tenant.lock().clients.leave(self.id);
+            self.stage = Stage::Left(left);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+        if let Stage::Left(Some(owner)) = self.stage {
+            self.tenant.lock().clients.drained(owner);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use forebay::Rate;
-
-    #[test]
-    fn export_is_an_owner_once_it_has_a_limit() {
-        let disk = Disk::open("ram:1M").expect("a disk");
-        let tenant = Tenant::new(&disk, "a", Priority::default());
-        tenant.change_limits(|_| {}).expect("good limits");
-        assert_eq!((tenant.origin(), disk.owners().len()), (Origin::NONE, 0));
-        let mut limits = Limits::default();
-        limits.both.iops = Rate { per_s: 5, burst: Some(1) };
-        tenant.change_limits(|all| *all = limits).expect("good limits");
-        assert_eq!((tenant.origin().owner(), tenant.limits()), (1, limits));
-        assert_eq!(disk.owners()[0].name(), "export:a");
-        tenant.lift_limits();
-        let owners = disk.owners();
-        assert_eq!((owners[0].limits(), owners.len()), (Limits::default(), 1));
-    }
-}
+mod tests;

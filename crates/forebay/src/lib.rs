@@ -122,7 +122,7 @@ pub use forebay_core::{
     OWNER_COUNTERS, OWNER_MAX, Op, OpStats, Origin, OwnerCounter, OwnerStats, PlugPolicy, Policy,
     Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate, Rates, SCHEDULER_KEYS,
     SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind, TagNeed,
-    UnplugCause, Values, WEIGHT_KEYS, WeightBy,
+    UnplugCause, Values, WEIGHT_DEFAULT, WEIGHT_KEYS, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

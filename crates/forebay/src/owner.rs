@@ -7,6 +7,7 @@ use crate::error::{IoError, OwnerError};
 use crate::future::IoFuture;
 use crate::io::{Io, segments_of};
 use crate::runtime::shared::Shared;
+use crate::sys::clock;
 use forebay_core::{Bio, Limits, Op, Origin, OwnerStats};
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -126,6 +127,12 @@ impl Owner {
     /// for.
     pub fn stats(&self) -> OwnerStats {
         self.owner.stats()
+    }
+
+    /// Returns whether each of its own limits has its whole burst again, as for a new owner. While
+    /// this is false, an owner that replaces this one could start more than its limits allow.
+    pub fn is_rested(&self) -> bool {
+        self.owner.is_rested(clock::now_ns())
     }
 
     /// Removes the owner from its disk. I/O that waits for its limits goes on without any.

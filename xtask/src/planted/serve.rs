@@ -3,6 +3,7 @@
 use super::{Bug, Edit, Test};
 
 const REQUESTS: &str = "crates/forebay-front/src/nbd/requests.rs";
+const CLIENTS: &str = "crates/forebay-serve/src/clients.rs";
 const ROUND: &str = "crates/forebay-front/src/front/mod.rs";
 
 const FUA_OF_EACH_COMMAND: &str =
@@ -220,6 +221,62 @@ pub(super) const BUGS: &[Bug] = &[
             to: "(percent(stats.usage.system_us), percent(stats.usage.user_us))",
         }],
         test: Test::it("forebay-cli", "bench::user_time_and_system_time_are_not_exchanged"),
+        says: "",
+    },
+    Bug {
+        name: "serve-owner-of-gone-client-removed-early",
+        what: "the owner of a closed connection is removed while its I/O is in flight",
+        edits: &[Edit {
+            file: CLIENTS,
+            from: "let is_over = former.nr_draining == 0 && (",
+            to: "let is_over = (",
+        }],
+        test: Test::unit(
+            "forebay-serve",
+            "tenant::tests::owner_is_kept_until_the_last_io_of_its_client_has_ended",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-new-burst-for-each-connection",
+        what: "a client that connects again gets another burst",
+        edits: &[Edit {
+            file: CLIENTS,
+            from: "match former.iter().rposition(is_same) {",
+            to: "match former.iter().rposition(is_same).filter(|_| false) {",
+        }],
+        test: Test::unit(
+            "forebay-serve",
+            "tenant::tests::a_client_that_connects_again_gets_no_new_burst",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-debts-of-other-addresses",
+        what: "a client pays the debts of clients from other addresses",
+        edits: &[Edit {
+            file: CLIENTS,
+            from: "it.address == client.place.address;",
+            to: "it.address == it.address;",
+        }],
+        test: Test::unit(
+            "forebay-serve",
+            "tenant::tests::clients_from_other_addresses_pay_no_debts_of_each_other",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-io-lost-by-a-panic-not-reported",
+        what: "the end of I/O that a panic has lost is not reported, so its owner is kept for ever",
+        edits: &[Edit {
+            file: "crates/forebay-front/src/front/completions.rs",
+            from: "(0..flight.in_disk).for_each(",
+            to: "(1..flight.in_disk).for_each(",
+        }],
+        test: Test::unit(
+            "forebay-front",
+            "front::tests::panic_ends_one_client_and_the_others_go_on",
+        ),
         says: "",
     },
 ];

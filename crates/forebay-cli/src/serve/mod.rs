@@ -27,8 +27,8 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use forebay::{OpenError, Priority};
 use forebay_serve::{
-    Address, ExportOptions, Limits, Options, PollMode, ServeError, Server, TlsOptions, last_part,
-    metrics_address, survive_truncated_memory,
+    Address, ExportLimits, ExportOptions, Limits, Options, PollMode, ServeError, Server,
+    TlsOptions, last_part, metrics_address, survive_truncated_memory,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -45,6 +45,7 @@ Examples:
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/server
   forebay serve a.img b.img --name a --name b     two exports
   forebay serve a.img --limits iops=500,bps=20m --control run/control
+  forebay serve a.img --limits bps=20m,client_weight=100   clients share 20 MiB/s equally
   forebay serve vm.img --vhost-user-blk unix:vm.sock   a disk of a virtual machine
 The server prints how to reach its disks (NBD URIs and vhost-user:PATH), and logs each connection to
 standard error. It stays in the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its
@@ -84,10 +85,12 @@ pub(crate) struct ServeArgs {
     description: Vec<String>,
     /// Limits on the I/O of an export, such as iops=500,write_bps=10m; repeat it for several disks,
     /// in their order. Keys: iops, bps, read_iops, read_bps, write_iops, write_bps, and each with
-    /// _burst; and latency_target_us, which has an effect only among owners of one disk [default:
-    /// none]
+    /// _burst. With client_ before them, they limit each connection by itself, as in
+    /// client_iops=100. client_weight, 1 to 10000, is the share of each connection among those of
+    /// the export. client_latency_target_us is a latency goal; it affects connections with a looser
+    /// goal, or none (forebay control --client) [default: none]
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
-    limits: Vec<forebay::Limits>,
+    limits: Vec<ExportLimits>,
     /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the
     /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. Only
     /// mq-deadline and bfq order by the class [default: best-effort/4]

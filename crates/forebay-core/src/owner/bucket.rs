@@ -190,6 +190,12 @@ impl Bucket {
         (rate, burst)
     }
 
+    /// Returns whether the bucket has its whole burst, or no limit.
+    pub fn is_full(&self, now_ns: u64) -> bool {
+        let burst = self.setting.get().burst as i64;
+        self.level(now_ns).is_none_or(|level| level >= burst)
+    }
+
     /// Returns the level in units: negative if there is a debt. `None` if there is no limit.
     pub fn level(&self, now_ns: u64) -> Option<i64> {
         let setting = self.setting.get();

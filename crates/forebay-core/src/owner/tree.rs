@@ -229,6 +229,11 @@ impl Owner {
         Ok(())
     }
 
+    /// Returns whether each of its own limits has its whole burst, as for a new owner.
+    pub fn is_rested(&self, now_ns: u64) -> bool {
+        self.buckets.iter().all(|bucket| bucket.is_full(now_ns))
+    }
+
     /// Charges a request that starts now to this owner and all owners above it, if no bucket is
     /// negative (OL1, OL4). `nr_ios` is the number of I/Os that it joins, `bytes` the length of its
     /// range.

@@ -275,7 +275,7 @@ impl<H: BlkHost> BlkSession<H> {
         let flight = Flight { in_disk: 1, ..desk.flight(self.link.key(), export, rq) };
         let key = desk.flights.insert(flight);
         let (op, offset, len, flags) = (io.op, io.offset, io.len, io.flags);
-        match desk.submit(export, io.user_data(key.to_u64())) {
+        match desk.submit(&self.link.peer, export, io.user_data(key.to_u64())) {
             Ok(()) => {}
             Err((SubmitErrorKind::WouldBlock, memory)) => {
                 desk.flights.remove(key);
@@ -309,7 +309,9 @@ impl<H: BlkHost> BlkSession<H> {
             let io = Io::range(op, offset, len).fua_if(is_write_through);
             // It counts from before its submission: after a panic there, the disk may have it.
             desk.flights.get_mut(key).expect("just inserted").in_disk += 1;
-            if let Err((refusal, _)) = desk.submit(export, io.user_data(key.to_u64())) {
+            if let Err((refusal, _)) =
+                desk.submit(&self.link.peer, export, io.user_data(key.to_u64()))
+            {
                 let flight = desk.flights.get_mut(key).expect("just inserted");
                 flight.in_disk -= 1;
                 flight.fail(refusal.into());

@@ -197,6 +197,7 @@ impl Host for TestHost {
 
     fn submit(
         &mut self,
+        _peer: &TestRing,
         _export: usize,
         mut io: Io<TestBytes>,
         _now_ns: u64,

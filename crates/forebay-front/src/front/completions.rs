@@ -47,6 +47,7 @@ impl<S: Session> Front<S> {
             if self.desk.host.is_busy_with(export) {
                 has_more = true;
             } else if let Some(flight) = self.desk.flights.remove(key) {
+                (0..flight.in_disk).for_each(|_| self.desk.host.ended_after_close(client));
                 S::drop_request(&mut self.desk, flight);
             }
         }
@@ -65,6 +66,7 @@ impl<S: Session> Front<S> {
         let client = flight.client;
         let Some(session) = self.clients.get_mut(client) else {
             // The client is gone, so its I/O ends here.
+            self.desk.host.ended_after_close(client);
             S::complete_gone(&mut self.desk, ended);
             return self.settle(key);
         };

@@ -140,7 +140,9 @@ impl<S: Session> Front<S> {
         let (now_ns, export) = (self.desk.now_ns, session.export());
         let link = session.link_mut();
         let ending = link.ending().cloned();
-        let closed = Closed { export, ending: ending.as_ref(), opened_ns: link.opened_ns() };
+        let (ending, opened_ns) = (ending.as_ref(), link.opened_ns());
+        let nr_at_disk = self.desk.nr_at_disk(key);
+        let closed = Closed { export, ending, opened_ns, key, nr_at_disk };
         self.desk.host.closed(&mut link.peer, &closed, now_ns);
         for flight in session.close(&mut self.desk, &mut self.inbound) {
             self.settle(flight);

@@ -32,6 +32,7 @@ fn panic_ends_one_client_and_the_others_go_on() {
     // The I/O that the client had in flight has ended without it. The request whose submission
     // panicked is dropped too. Its memory is lost.
     assert_eq!(driven.front.nr_flights(), 0);
+    assert_eq!(driven.host().after_close, (2, 2), "each is reported once");
     assert!(other.is_answered(BLOCK));
     assert_eq!(read(&mut driven, &mut other, BLOCK as u64, BLOCK), vec![3; BLOCK]);
     let mut third = driven.connect();

@@ -138,7 +138,7 @@ impl<H: NbdHost> NbdDesk<H> {
         let len = left.min(buf.len());
         let class = self.common.pool.class(&buf);
         let io = piece(buf, class, (rq.offset + done, len), key);
-        if let Err((refusal, buf)) = self.submit(export, io) {
+        if let Err((refusal, buf)) = self.submit(&conn.link.peer, export, io) {
             self.give_back(buf, conn);
             if refusal == SubmitErrorKind::WouldBlock {
                 return Turn::NoRoom;

@@ -51,7 +51,7 @@ pub trait NbdHost: Host<Memory: Piece, Peer: Stream> {
     fn start_tls(&mut self, peer: &mut Self::Peer) -> Result<(), String>;
 
     /// Reports that a client has chosen its export.
-    fn opened(&mut self, peer: &Self::Peer, opened: &Opened, now_ns: u64);
+    fn opened(&mut self, peer: &mut Self::Peer, opened: &Opened, now_ns: u64);
 
     /// Counts a client that was refused, because the limit of connections is reached.
     fn refused(&mut self);

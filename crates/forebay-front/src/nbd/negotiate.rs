@@ -60,14 +60,18 @@ pub(super) fn negotiate<H: NbdHost>(
 }
 
 /// Reports that a client has chosen its export.
-fn report_opened<H: NbdHost>(desk: &mut NbdDesk<H>, conn: &Conn<H>, transmission: &Transmission) {
+fn report_opened<H: NbdHost>(
+    desk: &mut NbdDesk<H>,
+    conn: &mut Conn<H>,
+    transmission: &Transmission,
+) {
     let mode = match transmission.framing() {
         Framing::Simple => "simple replies",
         Framing::Structured => "structured replies",
         Framing::Extended => "extended headers",
     };
     let opened = Opened { export: transmission.export(), mode };
-    desk.host.opened(&conn.link.peer, &opened, desk.now_ns);
+    desk.host.opened(&mut conn.link.peer, &opened, desk.now_ns);
 }
 
 /// Switches to TLS, as agreed with the client: all further bytes are encrypted.

@@ -42,7 +42,7 @@ impl<H: NbdHost> NbdDesk<H> {
             let len = left.min(buf.len());
             let io = Io::data(Op::Read, buf, rq.offset + at, len);
             let io = io.user_data(key.to_u64() | (nr as u64) << MARK_SHIFT);
-            if let Err((refusal, buf)) = self.submit(export, io) {
+            if let Err((refusal, buf)) = self.submit(&conn.link.peer, export, io) {
                 self.give_back(buf, conn);
                 if refusal == SubmitErrorKind::WouldBlock {
                     break;

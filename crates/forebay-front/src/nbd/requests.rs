@@ -78,7 +78,7 @@ impl<H: NbdHost> NbdDesk<H> {
     ) -> Begun {
         let export = flight.export;
         let key = self.flights.insert(Flight { in_disk: 1, ..flight });
-        let submitted = self.submit(export, io.user_data(key.to_u64()));
+        let submitted = self.submit(&conn.link.peer, export, io.user_data(key.to_u64()));
         self.begun(conn, key, submitted.map_err(|(refusal, _)| refusal))
     }
 
@@ -157,7 +157,7 @@ impl<H: NbdHost> NbdDesk<H> {
             false => rq.offset,
         };
         let io = Io::data(Op::Read, buf, at, rq.len as usize).user_data(key.to_u64());
-        let submitted = self.submit(export, io).map_err(|(refusal, buf)| {
+        let submitted = self.submit(&conn.link.peer, export, io).map_err(|(refusal, buf)| {
             self.give_back(buf, conn);
             refusal
         });

@@ -78,7 +78,7 @@ impl<H: NbdHost> NbdDesk<H> {
             flight.in_disk -= 1;
             self.give_back(io.memory, conn);
             self.to_settle.push(key);
-        } else if let Err((refusal, buf)) = self.submit(export, io) {
+        } else if let Err((refusal, buf)) = self.submit(&conn.link.peer, export, io) {
             let flight = self.flights.get_mut(key).expect("as above");
             flight.in_disk -= 1;
             if refusal == SubmitErrorKind::WouldBlock {

@@ -87,15 +87,26 @@ impl<S: Session> Desk<S> {
         }
     }
 
-    /// Submits an I/O.
+    /// Submits an I/O of a client.
     #[inline(always)]
     pub(crate) fn submit(
         &mut self,
+        peer: &<S::Host as Host>::Peer,
         export: usize,
         io: Io<MemoryOf<S>>,
     ) -> Result<(), (SubmitErrorKind, Option<MemoryOf<S>>)> {
         let now_ns = self.now_ns;
-        self.host.submit(export, io, now_ns)
+        self.host.submit(peer, export, io, now_ns)
+    }
+
+    /// Returns how many I/Os of a client the disks have not completed.
+    pub(crate) fn nr_at_disk(&mut self, client: Key) -> u32 {
+        let (mut at, mut nr) = (0, 0);
+        while let Some(key) = self.flights.next_key(&mut at) {
+            let flight = self.flights.get_mut(key).expect("just found");
+            nr += if flight.client == client { flight.in_disk } else { 0 };
+        }
+        nr
     }
 
     /// Fails a request whose I/O the layer has refused for good. No completion reports that, so the

@@ -4,17 +4,28 @@
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
 //! - `{"command": "limits", "export": NAME, "set": {KEY: VALUE, ...}}` changes the limits with
 //!   these keys, and returns EXPORT with the new ones. The keys are those of
-//!   [`forebay::LIMIT_KEYS`]. A value is a number, or a string such as `"10m"`; `null` restores the
-//!   default. A rate of 0 ends the limit with its burst. All keys are applied, or none is.
+//!   [`ExportLimits`](crate::ExportLimits). A value is a number, or a string such as `"10m"`;
+//!   `null` restores the default. A rate of 0 ends the limit with its burst. All keys are applied,
+//!   or none is.
+//! - With `"client": NUMBER` beside `"set"`, it changes the limits of this client alone, until it
+//!   disconnects. The keys have no `client_` then. Later changes for each client leave it as it is.
 //!
-//! EXPORT is `{"export": NAME, "limits": {KEY: NUMBER, ...}, "stats": {...}}`, with the limits that
-//! are set. Times are nanoseconds. The depth in `stats` is `null` without a limit. A request that
-//! fails returns `{"error": TEXT}`, and changes nothing.
+//! EXPORT is `{"export": NAME, "limits": {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER,
+//! "clients": [CLIENT, ...]}`, with the limits that are set, and at most [`CLIENTS_MAX`] clients,
+//! the oldest first. CLIENT is `{"client": NUMBER, "peer": TEXT, "stats": {...}}`, with the number
+//! of its connection, and with `"limits"` if it has its own. Its stats are `null` while clients
+//! have no limits. Those of the export include all clients. Times are nanoseconds. The depth in
+//! `stats` is `null` without a limit. A request that fails returns `{"error": TEXT}`, and changes
+//! nothing.
 
+use crate::clients::ClientStats;
 use crate::export::Export;
 use crate::tenant::Tenant;
-use forebay::{LIMIT_KEYS, LimitKey, Limits};
+use forebay::OwnerStats;
 use serde_json::{Map, Value, json};
+
+/// Most clients in the description of an export.
+const CLIENTS_MAX: usize = 100;
 
 /// A request.
 #[derive(Debug, PartialEq)]
@@ -23,10 +34,13 @@ pub(super) enum Request {
     Limits { export: String, changes: Changes },
 }
 
-/// Changes of limits: a new value for each key, or `None` for its default.
+/// Changes of limits of an export, or of one of its clients.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Changes(Vec<(String, Option<String>)>);
-
+pub(super) struct Changes {
+    client: Option<u64>,
+    /// A new value for each key, or `None` for its default.
+    set: Vec<(String, Option<String>)>,
+}
 impl Request {
     /// Parses a line.
     pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
@@ -42,12 +56,18 @@ impl Request {
             "exports" => Request::Exports,
             "limits" => {
                 let export = text(&mut fields, "export")?;
-                let changes = match fields.remove("set") {
-                    None => Changes::default(),
-                    Some(Value::Object(set)) => Changes::parse(&set)?,
+                let set = match fields.remove("set") {
+                    None => Vec::new(),
+                    Some(Value::Object(set)) => set.into_iter().map(change).collect(),
                     Some(other) => return Err(format!("set: {other}: expected an object")),
                 };
-                Request::Limits { export, changes }
+                let client = match fields.remove("client") {
+                    None => None,
+                    Some(client) => Some(client.as_u64().ok_or_else(|| {
+                        format!("client: {client}: expected the number of a connection")
+                    })?),
+                };
+                Request::Limits { export, changes: Changes { client, set } }
             }
             _ => return Err(format!("command {command:?}: expected \"exports\" or \"limits\"")),
         };
@@ -66,55 +86,55 @@ fn text(fields: &mut Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
-impl Changes {
-    fn parse(set: &Map<String, Value>) -> Result<Changes, String> {
-        let change = |(key, value): (&String, &Value)| {
-            let value = match value {
-                Value::Null => None,
-                Value::String(text) => Some(text.clone()),
-                other => Some(other.to_string()),
-            };
-            // 0 is a value of every key.
-            let text = value.as_deref().unwrap_or("0");
-            Limits::default().set_key(key, text).map_err(|bad| bad.to_string())?;
-            Ok((key.clone(), value))
-        };
-        set.iter().map(change).collect::<Result<_, _>>().map(Changes)
+/// Returns the value that a key gets.
+fn change((key, value): (String, Value)) -> (String, Option<String>) {
+    match value {
+        Value::Null => (key, None),
+        Value::String(text) => (key, Some(text)),
+        other => (key, Some(other.to_string())),
     }
+}
 
+impl Changes {
     /// Changes the limits of an export.
     pub(super) fn apply(self, tenant: &Tenant) -> Result<(), String> {
-        if self.0.is_empty() {
-            return Ok(());
+        match self.client {
+            Some(id) => tenant.change_client(id, &self.set),
+            None if self.set.is_empty() => Ok(()),
+            None => tenant.change_limits(&self.set).map_err(|error| error.to_string()),
         }
-        let changed = tenant.change_limits(|limits| {
-            for (key, value) in &self.0 {
-                let limit = LimitKey::named(key).expect("checked by the parser");
-                match value {
-                    Some(value) => assert!(limit.set(limits, value), "checked by the parser"),
-                    None => limit.reset(limits),
-                }
-            }
-            for limit in &LIMIT_KEYS {
-                let is_set = self.0.iter().any(|(key, _)| *key == limit.key);
-                if !is_set && limit.lacks_rate(limits) {
-                    limit.reset(limits);
-                }
-            }
-        });
-        changed.map_err(|error| error.to_string())
     }
 }
 
 /// Returns the description of an export.
 pub(super) fn describe(export: &Export) -> Value {
-    let limits = export.tenant.limits();
-    let number = |limit: &LimitKey| limit.get(&limits)?.parse::<u64>().ok();
-    let limits = LIMIT_KEYS.iter().filter_map(|limit| Some((limit.key, number(limit)?)));
-    let limits: Map<String, Value> =
-        limits.map(|(key, number)| (key.to_owned(), number.into())).collect();
-    let stats = export.tenant.stats();
-    let stats = json!({
+    let tenant = &export.tenant;
+    let (clients, nr_clients) = tenant.clients(CLIENTS_MAX);
+    let clients: Vec<_> = clients.iter().map(describe_client).collect();
+    json!({
+        "export": export.name,
+        "limits": object(tenant.limits().set_keys()),
+        "stats": describe_stats(&tenant.stats()),
+        "nr_clients": nr_clients,
+        "clients": clients,
+    })
+}
+
+fn describe_client(client: &ClientStats) -> Value {
+    let stats = client.stats.as_ref().map(describe_stats);
+    let mut text = json!({ "client": client.id, "peer": client.peer.to_string(), "stats": stats });
+    if let Some(own) = &client.own {
+        text["limits"] = object(own.set_keys()).into();
+    }
+    text
+}
+
+fn object(keys: Vec<(String, u64)>) -> Map<String, Value> {
+    keys.into_iter().map(|(key, number)| (key, number.into())).collect()
+}
+
+fn describe_stats(stats: &OwnerStats) -> Value {
+    json!({
         "ios": stats.ios,
         "bytes": stats.bytes,
         "limit_waits": stats.limit_waits,
@@ -123,6 +143,5 @@ pub(super) fn describe(export: &Export) -> Value {
         "tag_wait_ns": stats.tag_wait_ns,
         "missed_windows": stats.missed_windows,
         "depth": stats.depth,
-    });
-    json!({ "export": export.name, "limits": limits, "stats": stats })
+    })
 }

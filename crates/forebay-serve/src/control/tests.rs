@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::ExportOptions;
+use crate::export_limits::ExportLimits;
 use crate::own_socket;
 use crate::small::SmallServer;
 use forebay::{Limits, Rate};
@@ -34,7 +35,11 @@ fn limits_are_set_by_key_and_reset_by_null() {
     assert_eq!(answer(&control, reset)["limits"], json!({"iops": 500}));
     let mut expected = Limits::default();
     expected.both.iops = Rate::per_s(500);
-    assert_eq!(control.exports[1].tenant.limits(), expected, "the burst is the default again");
+    assert_eq!(
+        control.exports[1].tenant.limits(),
+        expected.into(),
+        "the burst is the default again"
+    );
     let set = r#"{"command":"limits","export":"b","set":{"read_bps":"1m","read_bps_burst":1}}"#;
     answer(&control, set);
     let end = r#"{"command":"limits","export":"b","set":{"read_bps":0}}"#;
@@ -45,7 +50,7 @@ fn limits_are_set_by_key_and_reset_by_null() {
         json!({
             "export": "a", "limits": {}, "stats": {"ios": 0, "bytes": 0, "limit_waits": 0,
             "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0, "missed_windows": 0,
-            "depth": null},
+            "depth": null}, "nr_clients": 0, "clients": [],
         })
     );
     assert_eq!(all["exports"][1]["limits"], json!({"iops": 500}));
@@ -70,22 +75,36 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         ),
         (
             r#"{"command":"limits","export":"a","set":{"iops":5,"speed":1}}"#,
-            "speed=1: expected one of the limits iops, bps, read_iops, read_bps, write_iops, \
-             write_bps, iops_burst, bps_burst, read_iops_burst, read_bps_burst, write_iops_burst, \
-             write_bps_burst, latency_target_us",
+            "limits not set: speed=1: expected one of the limits iops, bps, read_iops, read_bps, \
+             write_iops, write_bps, iops_burst, bps_burst, read_iops_burst, read_bps_burst, \
+             write_iops_burst, write_bps_burst, latency_target_us, each also with client_, or \
+             client_weight",
         ),
         (
             r#"{"command":"limits","export":"a","set":{"iops":5,"bps":-1}}"#,
-            "bps=-1: expected a number of bytes per second from 0 to 1T; 0: no limit",
+            "limits not set: bps=-1: expected a number of bytes per second from 0 to 1T; 0: no \
+             limit",
         ),
         (
             r#"{"command":"limits","export":"a","set":{"bps":5,"iops_burst":1}}"#,
             "limits not set: iops_burst=1: expected iops above 0 beside it: set that too",
         ),
+        (
+            r#"{"command":"limits","export":"a","set":{"iops":5,"client_weight":0}}"#,
+            "limits not set: client_weight=0: expected a number from 1 to 10000",
+        ),
+        (
+            r#"{"command":"limits","export":"a","client":3,"set":{"iops":5}}"#,
+            "client 3 is not connected to this export; connected: none",
+        ),
+        (
+            r#"{"command":"limits","export":"a","client":"3","set":{}}"#,
+            "client: \"3\": expected the number of a connection",
+        ),
     ] {
         assert_eq!(answer(&control, line), json!({ "error": error }), "{line}");
     }
-    assert_eq!(control.exports[0].tenant.limits(), Limits::default());
+    assert_eq!(control.exports[0].tenant.limits(), ExportLimits::default());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Metrics of the owners of I/O: exports that have, or had, a limit.
+//! Metrics of the owners of I/O: exports that have, or had, a limit, and their clients.
 
 use std::fmt;
 
@@ -6,6 +6,10 @@ use forebay::{LIMIT_KEYS, OwnerStats};
 
 use super::families::{Families, Name, Value};
 use super::registry::CountedExport;
+use crate::clients::is_client;
+
+/// Most clients of an export that are shown, the oldest first.
+const CLIENTS_MAX: usize = 100;
 
 /// A counter of an owner.
 struct Figure {
@@ -44,17 +48,70 @@ const FIGURES: [Figure; 7] = [
     },
 ];
 
-/// Writes the metrics of all owners of all disks. Disks without owners have none.
+const CLIENT_FIGURES: [Figure; 7] = [
+    Figure {
+        name: Name::of("forebay_connection_ios", "I/Os of an open connection started."),
+        value: |stats| Value::Whole(stats.ios),
+    },
+    Figure {
+        name: Name::bytes("forebay_connection_io", "Bytes of the I/Os started."),
+        value: |stats| Value::Whole(stats.bytes),
+    },
+    Figure {
+        name: Name::of(
+            "forebay_connection_limit_waits",
+            "I/Os of an open connection that a limit held back.",
+        ),
+        value: |stats| Value::Whole(stats.limit_waits),
+    },
+    Figure {
+        name: Name::seconds(
+            "forebay_connection_limit_wait",
+            "Total time that limits held I/Os of an open connection back.",
+        ),
+        value: |stats| Value::from_ns(stats.limit_wait_ns),
+    },
+    Figure {
+        name: Name::of(
+            "forebay_connection_tag_waits",
+            "I/Os of an open connection that waited for a tag.",
+        ),
+        value: |stats| Value::Whole(stats.tag_waits),
+    },
+    Figure {
+        name: Name::seconds(
+            "forebay_connection_tag_wait",
+            "Total time that I/Os of an open connection waited for a tag.",
+        ),
+        value: |stats| Value::from_ns(stats.tag_wait_ns),
+    },
+    Figure {
+        name: Name::of(
+            "forebay_connection_missed_windows",
+            "Windows in which an open connection missed its latency goal.",
+        ),
+        value: |stats| Value::Whole(stats.missed_windows),
+    },
+];
+
+/// Writes the metrics of all owners of all disks. Disks without owners have none. Owners of clients
+/// are part of that of their export, and shown by connection.
 pub(super) fn encode(families: &mut Families<'_>, exports: &[CountedExport]) -> fmt::Result {
     let of_export = |export: &CountedExport| {
         let device = export.name.clone();
-        export.disk.owners().into_iter().map(move |owner| (device.clone(), owner))
+        let owners = export.disk.owners().into_iter().filter(|owner| !is_client(owner));
+        owners.map(move |owner| (device.clone(), owner))
     };
     let owners: Vec<_> = exports.iter().flat_map(of_export).collect();
     if owners.is_empty() {
         return Ok(());
     }
-    let stats: Vec<_> = owners.iter().map(|(_, owner)| owner.stats()).collect();
+    let stats_of = |owner| {
+        let mut tenants = exports.iter().map(|export| &export.tenant);
+        let tenant = tenants.find(|tenant| tenant.owner() == Some(owner));
+        tenant.map_or_else(|| owner.stats(), |tenant| tenant.stats())
+    };
+    let stats: Vec<_> = owners.iter().map(|(_, owner)| stats_of(owner)).collect();
     for Figure { name, value } in &FIGURES {
         let samples = owners.iter().zip(&stats).map(|((device, owner), stats)| {
             ([("device", device.as_str()), ("owner", owner.name())], value(stats))
@@ -83,6 +140,36 @@ pub(super) fn encode(families: &mut Families<'_>, exports: &[CountedExport]) -> 
     });
     families.gauge(
         &Name::of("forebay_owner_depth", "Most I/Os in flight, for latency goals of other owners."),
+        depths,
+    )?;
+    encode_clients(families, exports)
+}
+
+/// Writes the metrics of connected clients with an owner.
+fn encode_clients(families: &mut Families<'_>, exports: &[CountedExport]) -> fmt::Result {
+    let mut clients = Vec::new();
+    for export in exports {
+        let (listed, _) = export.tenant.clients(CLIENTS_MAX);
+        clients.extend(listed.into_iter().filter_map(|client| {
+            let labels = [("connection", client.id.to_string()), ("device", export.name.clone())];
+            Some((labels, client.stats?))
+        }));
+    }
+    if clients.is_empty() {
+        return Ok(());
+    }
+    for Figure { name, value } in &CLIENT_FIGURES {
+        families
+            .counter(name, clients.iter().map(|(labels, stats)| (&labels[..], value(stats))))?;
+    }
+    let depths = clients
+        .iter()
+        .filter_map(|(labels, stats)| Some((&labels[..], Value::Whole(stats.depth?.into()))));
+    families.gauge(
+        &Name::of(
+            "forebay_connection_depth",
+            "Most I/Os of an open connection in flight, for latency goals of others.",
+        ),
         depths,
     )
 }

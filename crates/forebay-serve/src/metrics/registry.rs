@@ -16,6 +16,7 @@ use super::counter::{Counter, SharedCounter, Times, TimesSum};
 use super::kinds::{ConnectionRefusal, HandshakeFailure};
 use super::rings::{RingCounters, RingEvents};
 use super::traffic::{Traffic, TrafficSum};
+use crate::tenant::Tenant;
 
 /// Number, export and counters of a connection. Only its worker writes them.
 #[derive(Debug)]
@@ -146,6 +147,17 @@ pub(crate) struct CountedExport {
     pub(crate) name: String,
     /// Disk of the export.
     pub(crate) disk: Disk,
+    /// Its limits and its clients.
+    pub(crate) tenant: Arc<Tenant>,
+}
+
+#[cfg(test)]
+impl CountedExport {
+    /// Creates an export without limits.
+    pub(crate) fn of(name: &str, disk: Disk) -> CountedExport {
+        let tenant = Arc::new(Tenant::new(&disk, name, forebay::Priority::default()));
+        CountedExport { name: name.to_owned(), disk, tenant }
+    }
 }
 
 /// All counters of a server.
@@ -312,7 +324,7 @@ mod tests {
 
     fn counters() -> Arc<Counters> {
         let disk = Disk::open("null:1M").unwrap();
-        Counters::new(vec![CountedExport { name: "a".into(), disk }])
+        Counters::new(vec![CountedExport::of("a", disk)])
     }
 
     #[test]

@@ -125,6 +125,16 @@ fn disk_has_a_hardware_context_for_each_thread_and_a_shared_one() {
     let mut chosen = device_options(&folder);
     chosen.exports[0].spec = "ram:1M?nr_hw_queues=2".to_owned();
     assert_eq!(nr(chosen), 2);
+    // Weights order the I/O of one.
+    let weighted = |spec: &str| {
+        let mut options = device_options(&folder);
+        options.exports[0].spec = spec.to_owned();
+        options.exports[0].limits.client.weight = Some(100);
+        options
+    };
+    assert_eq!(nr(weighted("ram:1M")), 1);
+    let refused = Server::open(weighted("ram:1M?nr_hw_queues=2")).unwrap_err().to_string();
+    assert!(refused.ends_with("and the disk has 2: use nr_hw_queues=1"), "{refused}");
 }
 
 /// A ring waits until its disk has room for all ranges of a discard at once.

@@ -2,6 +2,8 @@
 
 use super::connections::{ConnectionQueue, FIRST_MESSAGE, PendingConnection};
 use super::ring::ThreadCommand;
+use crate::clients::{Address, Place};
+use crate::export::Export;
 use crate::inbox::Inbox;
 use crate::listen::Peer;
 use crate::log::Closed;
@@ -34,16 +36,21 @@ impl Channel {
     fn serve(&self, connection: PendingConnection) {
         let PendingConnection { stream, counters, opened_ns } = connection;
         let device = &self.shared.devices[self.device];
-        let export = self.shared.exports[device.export].name.as_str();
+        let Export { name: export, tenant, .. } = &self.shared.exports[device.export];
+        let export = export.as_str();
         let id = counters.id();
         self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
         // Each connection has other memory. No ring runs now.
         device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
+        let (address, submitter) = (Address::Device(self.device), Arc::clone(&device.submitter));
+        let seat = tenant.connect(id, Place { address, peer: Peer::Unix, submitter });
         let rings = Connection { channel: self, id };
         let ended = self.connections.await_first_message(&stream, FIRST_MESSAGE).and_then(|()| {
             forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings)
         });
+        // The rings have stopped, so none of their I/O is in flight.
+        drop(seat);
         let mut traffic = counters.sum();
         for (ring, before) in self.counters.iter().zip(&before) {
             traffic.add(&ring.traffic().sum().since(before));

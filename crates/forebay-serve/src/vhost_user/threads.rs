@@ -105,6 +105,7 @@ impl DeviceThreads {
             serial: of_device.serial,
             write_cache: Arc::clone(&of_device.cache),
             refusal: Arc::clone(&of_device.refusal),
+            submitter: Arc::clone(&of_device.submitter),
             counters: Arc::clone(counters),
         };
         let (inbox, panicked) = (Arc::clone(inbox), Arc::clone(inbox));

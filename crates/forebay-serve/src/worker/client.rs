@@ -2,6 +2,7 @@
 
 use crate::listen;
 use crate::metrics::OpenConnection;
+use crate::tenant::Seat;
 use crate::tls::TlsStream;
 use forebay_front::nbd::Stream;
 use forebay_front::{Peer, RequestKind};
@@ -16,6 +17,8 @@ pub(super) struct Client {
     peer: listen::Peer,
     counters: OpenConnection,
     transport: Transport,
+    /// Its place among the clients of its export. `None` before it has chosen one.
+    seat: Option<Seat>,
 }
 
 /// Transport of the bytes of a connection.
@@ -27,7 +30,7 @@ enum Transport {
 
 impl Client {
     pub(super) fn new(fd: OwnedFd, peer: listen::Peer, counters: OpenConnection) -> Client {
-        Client { fd, peer, counters, transport: Transport::Plain }
+        Client { fd, peer, counters, transport: Transport::Plain, seat: None }
     }
 
     pub(super) fn fd(&self) -> &OwnedFd {
@@ -40,6 +43,21 @@ impl Client {
 
     pub(super) fn counters(&self) -> &OpenConnection {
         &self.counters
+    }
+
+    /// Returns its place among the clients of its export.
+    #[inline]
+    pub(super) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    pub(super) fn set_seat(&mut self, seat: Seat) {
+        self.seat = Some(seat);
+    }
+
+    /// Takes its place, because the client is gone.
+    pub(super) fn take_seat(&mut self) -> Option<Seat> {
+        self.seat.take()
     }
 
     /// Returns the TLS stream, if there is one.

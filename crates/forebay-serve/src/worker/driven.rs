@@ -35,7 +35,7 @@ impl Driven {
         let (mut export, info) = Export::open(&options, None).unwrap();
         change(&mut export);
         let disk = export.disk.clone();
-        let counted = CountedExport { name: export.name.clone(), disk: disk.clone() };
+        let counted = CountedExport::of(&export.name, disk.clone());
         let budget = Budget::new(&limits.capacity(), export.block_bytes).unwrap();
         let shared = Arc::new(Shared {
             sizes: Sizes::new([info].into()),

@@ -4,16 +4,19 @@ use super::client::Client;
 use super::inbox::WorkerInbox;
 use super::status::BlockStatusThreads;
 use super::timer::Timer;
+use crate::clients::Place;
 use crate::host::{HostBase, WatchedQueue};
 use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
 use crate::metrics::{ConnectionRefusal, HandshakeFailure};
 use crate::shared::Shared;
+use crate::tenant::Seat;
 use crate::tls::TlsStream;
 use forebay::{BioFlags, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind};
 use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
 use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,6 +37,8 @@ pub(super) struct WorkerHost {
     /// This thread's queue for each export. They are opened before clients are served: a disk on an
     /// NBD server connects to it, and no client must wait for that.
     queues: Vec<WatchedQueue>,
+    /// Places of clients that are gone, and how many of their I/Os are in flight.
+    gone: HashMap<u64, (Seat, u32)>,
 }
 
 impl fmt::Debug for WorkerHost {
@@ -51,6 +56,7 @@ impl WorkerHost {
         let queues = shared.exports.iter().map(|export| WatchedQueue::new(export.disk.queue()));
         WorkerHost {
             queues: queues.collect(),
+            gone: HashMap::new(),
             common: HostBase::new(shared, epoll),
             block_status,
             inbox,
@@ -166,11 +172,12 @@ impl Host for WorkerHost {
     #[inline]
     fn submit(
         &mut self,
+        client: &Client,
         export: usize,
         io: Io<Buf>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
-        let origin = self.common.shared().exports[export].tenant.origin();
+        let origin = client.seat().expect("it has chosen an export").origin();
         let io = io_of(io).origin(origin);
         let submitted = self.queues[export].queue_mut().submit_at(io, now_ns);
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
@@ -233,7 +240,7 @@ impl Host for WorkerHost {
     }
 
     fn closed(&mut self, client: &mut Client, closed: &Closed<'_>, now_ns: u64) {
-        let &Closed { export, ending, opened_ns } = closed;
+        let &Closed { export, ending, opened_ns, key, nr_at_disk } = closed;
         let failure = ending.and_then(|why| HandshakeFailure::of(why, client.tls().is_some()));
         if let (None, Some(failure)) = (export, failure) {
             self.common.shared().counters.server().fail_handshake(failure);
@@ -248,6 +255,21 @@ impl Host for WorkerHost {
         };
         self.common.log(now_ns, line);
         self.inbox.closed();
+        if let Some(mut seat) = client.take_seat()
+            && nr_at_disk > 0
+        {
+            seat.leave();
+            self.gone.insert(key.to_u64(), (seat, nr_at_disk));
+        }
+    }
+
+    fn ended_after_close(&mut self, client: Key) {
+        let key = client.to_u64();
+        let Some((_, nr_at_disk)) = self.gone.get_mut(&key) else { return };
+        *nr_at_disk -= 1;
+        if *nr_at_disk == 0 {
+            self.gone.remove(&key);
+        }
     }
 }
 
@@ -263,12 +285,16 @@ impl NbdHost for WorkerHost {
         Ok(())
     }
 
-    fn opened(&mut self, client: &Client, opened: &Opened, now_ns: u64) {
+    fn opened(&mut self, client: &mut Client, opened: &Opened, now_ns: u64) {
         let &Opened { export, mode } = opened;
+        let tenant = &self.common.shared().exports[export].tenant;
+        let (id, peer) = (client.counters().id(), client.peer());
+        let place = Place { address: peer.into(), peer, submitter: Arc::default() };
+        client.set_seat(tenant.connect(id, place));
         let tls = client.tls().map(TlsStream::description);
         let line = OpenedLine {
-            id: client.counters().id(),
-            peer: client.peer(),
+            id,
+            peer,
             export: &self.common.shared().exports[export].name,
             tls: tls.as_deref(),
             mode,

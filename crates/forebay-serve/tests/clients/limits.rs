@@ -3,7 +3,7 @@
 use crate::client::{Client, READ, request};
 use crate::counters::metrics;
 use crate::server::Running;
-use forebay_serve::{ExportOptions, Limits, Options};
+use forebay_serve::{ExportLimits, ExportOptions, Limits, Options};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -20,6 +20,7 @@ fn limit_of_an_export_paces_its_clients_and_can_be_lifted() {
     limits.read.iops = forebay::Rate { per_s: 100, burst: Some(0) };
     let export = |name: &str, limits| {
         let (spec, name) = ("ram:1M".to_owned(), name.to_owned());
+        let limits = ExportLimits::from(limits);
         ExportOptions { spec, name, limits, ..ExportOptions::default() }
     };
     let exports = vec![export("slow", limits), export("free", forebay::Limits::default())];

@@ -10,6 +10,7 @@ mod flags;
 mod limits;
 mod merging;
 mod order;
+mod per_client;
 mod server;
 mod shutdown;
 #[path = "../../../forebay/tests/support/skip.rs"]

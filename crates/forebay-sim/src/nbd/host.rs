@@ -87,7 +87,7 @@ impl NbdHost for SimHost<Conns> {
         unreachable!("TLS is off")
     }
 
-    fn opened(&mut self, _peer: &SimPeer, _opened: &Opened, _now_ns: u64) {}
+    fn opened(&mut self, _peer: &mut SimPeer, _opened: &Opened, _now_ns: u64) {}
 
     fn refused(&mut self) {}
 

@@ -99,6 +99,7 @@ impl<T: Transport> Host for SimHost<T> {
 
     fn submit(
         &mut self,
+        _peer: &T::Peer,
         export: usize,
         io: Io<T::Memory>,
         _now_ns: u64,

@@ -40,6 +40,21 @@ fn io_without_limits_is_free() {
 }
 
 #[test]
+fn owner_is_rested_once_each_of_its_own_limits_has_its_burst() {
+    let (root, child) = of_two();
+    assert!(child.is_rested(0));
+    limit(&root, |limits| limits.both.iops = Rate { per_s: 1, burst: Some(0) });
+    limit(&child, |limits| limits.both.iops = Rate { per_s: 10, burst: Some(2) });
+    limit(&child, |limits| limits.read.bps = Rate { per_s: 1000, burst: Some(0) });
+    assert!(child.is_rested(0));
+    child.charge(Op::Read, 1, 500, 0).expect("full");
+    assert_eq!((child.is_rested(S / 2 - 1), child.is_rested(S / 2)), (false, true));
+    child.charge(Op::Write, 3, 1, S).expect("the root has paid");
+    assert!(!child.is_rested(S + 3 * S / 10 - 1_000_000));
+    assert!(child.is_rested(S + 3 * S / 10) && !root.is_rested(S + 3 * S / 10));
+}
+
+#[test]
 fn io_counts_against_the_owner_and_its_parent() {
     let (root, child) = of_two();
     limit(&root, |limits| limits.both.iops = Rate { per_s: 10, burst: Some(1) });

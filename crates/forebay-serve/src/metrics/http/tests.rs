@@ -59,7 +59,7 @@ fn ask(path: &std::path::Path) -> String {
 #[test]
 fn silent_client_delays_neither_others_nor_shutdown() {
     let disk = Disk::open("null:1M").unwrap();
-    let counters = Counters::new(vec![CountedExport { name: "x".into(), disk }]);
+    let counters = Counters::new(vec![CountedExport::of("x", disk)]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m");
     let endpoint = Endpoint::open(&Address::Unix(path.clone()), counters).unwrap();

@@ -92,7 +92,7 @@ fn the_names_are_those_of_node_exporter() {
     disk.discard(4096, 4096).unwrap();
     disk.write_zeroes(8192, 512).unwrap();
     disk.flush().unwrap();
-    let counters = Counters::new(vec![CountedExport { name: "disk".into(), disk }]);
+    let counters = Counters::new(vec![CountedExport::of("disk", disk)]);
     let (_, samples) = texts_of(&counters);
     let value = |name: &str| samples[&format!("forebay_disk_{name}{{device=\"disk\"}}")];
     let exact = [
@@ -132,9 +132,9 @@ fn traffic_and_failures_are_reported_with_labels() {
     let disks = ["null:1M", "null:2M"].map(|spec| Disk::open(spec).unwrap());
     let [one, two] = disks;
     let counters = Counters::new(vec![
-        CountedExport { name: "".into(), disk: one },
+        CountedExport::of("", one),
         // The operator chooses the names, so they may be odd.
-        CountedExport { name: "a \"b\"\n\\c".into(), disk: two },
+        CountedExport::of("a \"b\"\n\\c", two),
     ]);
     let connection = counters.open_connection();
     connection.set_export(1);
@@ -190,7 +190,7 @@ fn traffic_and_failures_are_reported_with_labels() {
 #[test]
 fn rings_of_an_export_are_numbered_and_count_as_its_traffic() {
     let disk = Disk::open("null:1M").unwrap();
-    let counters = Counters::new(vec![CountedExport { name: "vm".into(), disk }]);
+    let counters = Counters::new(vec![CountedExport::of("vm", disk)]);
     let (text, _) = texts_of(&counters);
     assert!(!text.contains("forebay_ring"), "without a device there are no rings");
     let rings = [(); 3].map(|()| counters.ring(0));

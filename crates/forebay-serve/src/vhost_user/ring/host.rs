@@ -139,11 +139,16 @@ impl Host for RingHost {
     #[inline(always)]
     fn submit(
         &mut self,
+        _peer: &RingPeer,
         _export: usize,
         io: Io<GuestData>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        let origin = self.common.shared().exports[self.place.export].tenant.origin();
+        let tenant = &self.common.shared().exports[self.place.export].tenant;
+        let origin = match self.place.submitter.owner() {
+            0 => tenant.origin(),
+            owner => tenant.origin_of(owner),
+        };
         self.queue.submit(io, origin, now_ns)
     }
 
