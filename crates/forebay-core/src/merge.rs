@@ -52,10 +52,10 @@ pub(crate) fn try_merge(
     rq: &mut Request,
     new: Request,
 ) -> Result<MergeKind, Request> {
-    assert!(new.nr_bios == 1 && new.skip == 0);
     match fit(limits, rq, &new) {
         None => Err(new),
         Some(kind) => {
+            assert!(new.nr_bios == 1 && new.skip == 0);
             match kind {
                 MergeKind::Front => rq.push_front(new),
                 MergeKind::Back | MergeKind::Discard => rq.push_back(new),

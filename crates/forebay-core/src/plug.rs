@@ -174,30 +174,19 @@ impl PlugList {
     /// Moves the outgoing requests to an empty list.
     #[inline(always)]
     pub(crate) fn move_outgoing(&mut self, empty: &mut Vec<Request>) {
-        // For one request, a push costs less than an exchange of the lists.
-        if self.nr_outgoing == 1
-            && self.requests.len() == 1
-            && let Some(rq) = self.requests.pop()
-        {
+        assert!(empty.is_empty());
+        // An exchange of the lists, unless the empty one has more room: in its place, the smaller
+        // list would have to grow again.
+        if self.nr_plugged() == 0 && empty.capacity() <= self.requests.capacity() {
             self.nr_outgoing = 0;
-            return push(empty, rq);
+            return core::mem::swap(&mut self.requests, empty);
         }
-        self.move_several(empty);
+        self.move_some(empty);
     }
 
-    /// Swaps the lists, unless the empty one has more room: in its place, the smaller list would
-    /// have to grow again.
     #[inline(never)]
-    fn move_several(&mut self, empty: &mut Vec<Request>) {
-        assert!(empty.is_empty());
-        if empty.capacity() > self.requests.capacity() {
-            return empty.extend(self.outgoing());
-        }
-        let nr = core::mem::take(&mut self.nr_outgoing);
-        core::mem::swap(&mut self.requests, empty);
-        if nr < empty.len() {
-            self.requests.extend(empty.drain(nr..));
-        }
+    fn move_some(&mut self, empty: &mut Vec<Request>) {
+        empty.extend(self.outgoing());
     }
 }
 
@@ -278,15 +267,15 @@ mod tests {
 
     #[test]
     fn outgoing_requests_move_the_same_with_and_without_a_swap() {
-        for capacity in [0, 1000] {
+        for (capacity, nr_plugged) in [(0, 0), (0, 1), (1000, 0), (1000, 1)] {
             let mut list = PlugList::new(1);
             (0..3).for_each(|number| list.push(request(number, 1)));
             assert!(list.detach(1, 0));
-            list.push(request(3, 1));
+            (0..nr_plugged).for_each(|number| list.push(request(3 + number, 1)));
             let mut out = Vec::with_capacity(capacity);
             list.move_outgoing(&mut out);
             assert_eq!(numbers(&out), [0, 1, 2]);
-            assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, 1));
+            assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, nr_plugged as usize));
         }
     }
 }

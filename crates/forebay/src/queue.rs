@@ -17,6 +17,7 @@ use crate::runtime::hctx::now_ns;
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
+use crate::runtime::timed::Timed;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait;
 use forebay_core::{Bio, BioFlags, QueuedBio, Segments, SubmitErrorKind};
@@ -55,6 +56,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct BioQueue {
     shared: Arc<Shared>,
+    /// Whether the disk needs the time.
+    timed: Timed,
     ctx: Rc<Ctx>,
     /// Bios that have ended and are not reaped.
     ready: Rc<RefCell<Ready>>,
@@ -84,7 +87,19 @@ impl BioQueue {
         ctx.open_queue(&shared, &ready);
         let (free, bufs, poll) = (Vec::new(), Vec::new(), None);
         let (has_submitted, acks_at_reap) = (false, false);
-        BioQueue { shared, ctx, ready, free, bufs, len: 0, has_submitted, poll, acks_at_reap }
+        let timed = shared.timed();
+        BioQueue {
+            shared,
+            timed,
+            ctx,
+            ready,
+            free,
+            bufs,
+            len: 0,
+            has_submitted,
+            poll,
+            acks_at_reap,
+        }
     }
 
     /// Submits an I/O. Never blocks. While this thread has a plug open, the I/O stays in it, so
@@ -97,7 +112,7 @@ impl BioQueue {
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = undroppable(io);
-        let now = now_ns(self.shared.is_timed());
+        let now = now_ns(self.timed.get());
         // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
         // the completion is reaped.
         unsafe { self.submit_with(bio, buf, now) }.map_err(refused)
@@ -118,7 +133,7 @@ impl BioQueue {
     /// Panics if the owner is of another disk.
     #[inline]
     pub fn submit_for(&mut self, owner: &Owner, io: Io) -> Result<(), SubmitError> {
-        let now = now_ns(self.shared.is_timed());
+        let now = now_ns(self.timed.get());
         self.submit_for_at(owner, io, now)
     }
 
@@ -165,7 +180,7 @@ impl BioQueue {
     /// Each address must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (SubmitErrorKind, Bio)> {
-        let now = now_ns(self.shared.is_timed());
+        let now = now_ns(self.timed.get());
         // SAFETY: the caller keeps the conditions.
         unsafe { self.submit_raw_at(bio, now) }
     }

@@ -33,16 +33,54 @@ impl HardwareContext {
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> (Incoming, u32) {
         self.begin_issue(now);
-        let (outcome, issued) = match (self.elevator.is_some(), self.incoming.len()) {
-            (true, 2..) => self.issue_sorted(driver, now, ended),
+        let (outcome, issued) = match self.incoming.len() {
+            1 => self.issue_single(driver, now, ended),
+            _ if self.elevator.is_some() => self.issue_sorted(driver, now, ended),
             _ => self.issue_each(driver, now, ended),
         };
         self.note_incoming(now, issued.nr, issued.nr_begun);
         (outcome, issued.nr)
     }
 
-    /// Issues requests one after another: a single one, or those of owners without a scheduler.
+    /// Issues a single request.
     #[inline(always)]
+    fn issue_single<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        now: u64,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> (Incoming, Issued) {
+        let mut issued = Issued::default();
+        let Some(mut rq) = self.incoming.pop() else { return (Incoming::Issued, issued) };
+        if self.elevator.as_ref().is_some_and(|elevator| elevator.is_full_for(&rq)) {
+            return (self.keep_rest(rq), issued);
+        }
+        let Some(tag) = self.tags.get(0) else { return (self.keep_rest(rq), issued) };
+        if !self.passes_owners(&rq, now) {
+            self.tags.put(tag);
+            return (self.keep_rest(rq), issued);
+        }
+        self.note_plain_tag(&mut rq, now);
+        if self.elevator.is_some() && !self.passes_scheduler(tag, &rq) {
+            self.queue_single(tag, rq);
+            return (Incoming::Waiting, issued);
+        }
+        match self.issue_next(driver, (tag, rq), true, now, ended, &mut issued) {
+            Ok(()) => (Incoming::Issued, issued),
+            Err(outcome) => (outcome, issued),
+        }
+    }
+
+    /// Leaves a request that has its tag to the scheduler and the full rules.
+    #[cold]
+    #[inline(never)]
+    fn queue_single(&mut self, tag: Tag, rq: Request) {
+        self.queue(tag, rq);
+    }
+
+    /// Issues requests one after another: those of owners without a scheduler.
+    // A loop of its own needs fewer registers.
+    #[inline(never)]
     fn issue_each<D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
@@ -50,29 +88,20 @@ impl HardwareContext {
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> (Incoming, Issued) {
         let mut issued = Issued::default();
-        if self.incoming.len() > 1 {
-            // With too few tags, the owners divide them (OW2).
-            if (self.tags.nr_free(0) as usize) < self.incoming.len() {
-                self.keep_incoming();
-                return (Incoming::Waiting, issued);
-            }
-            // The oldest is taken from the end.
-            self.incoming.reverse();
+        // With too few tags, the owners divide them (OW2).
+        if (self.tags.nr_free(0) as usize) < self.incoming.len() {
+            self.keep_incoming();
+            return (Incoming::Waiting, issued);
         }
+        // The oldest is taken from the end.
+        self.incoming.reverse();
         while let Some(mut rq) = self.incoming.pop() {
-            if self.elevator.as_ref().is_some_and(|elevator| elevator.is_full_for(&rq)) {
-                return (self.keep_rest(rq), issued);
-            }
             let Some(tag) = self.tags.get(0) else { return (self.keep_rest(rq), issued) };
             if !self.passes_owners(&rq, now) {
                 self.tags.put(tag);
                 return (self.keep_rest(rq), issued);
             }
             self.note_plain_tag(&mut rq, now);
-            if self.elevator.is_some() && !self.passes_scheduler(tag, &rq) {
-                self.queue(tag, rq);
-                return (Incoming::Waiting, issued);
-            }
             let last = self.incoming.is_empty();
             if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, &mut issued)
             {
@@ -109,6 +138,24 @@ impl HardwareContext {
         if self.admission.is_some() {
             return (Incoming::Waiting, issued);
         }
+        self.queue_plain(now);
+        while let Some((tag, rq)) = self.next_queued(false) {
+            let last = self.is_last_queued() && self.backlog.is_empty();
+            if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, &mut issued)
+            {
+                return (outcome, issued);
+            }
+        }
+        match self.backlog.is_empty() && self.nr_scheduled() == 0 {
+            true => (Incoming::Issued, issued),
+            false => (Incoming::Waiting, issued),
+        }
+    }
+
+    /// Queues the requests of the backlog in the scheduler, or merges them with those in it. Each
+    /// is one command for all of its data. Ends at the first that gets no tag.
+    #[inline(never)]
+    fn queue_plain(&mut self, now: u64) {
         while !self.backlog.is_empty() {
             if self.nr_scheduled() > 0 && self.merge_oldest(now) {
                 continue;
@@ -123,17 +170,6 @@ impl HardwareContext {
             let Some(mut rq) = self.backlog.pop_front() else { break };
             self.note_plain_tag(&mut rq, now);
             self.queue(tag, rq);
-        }
-        while let Some((tag, rq)) = self.next_queued(false) {
-            let last = self.is_last_queued() && self.backlog.is_empty();
-            if let Err(outcome) = self.issue_next(driver, (tag, rq), last, now, ended, &mut issued)
-            {
-                return (outcome, issued);
-            }
-        }
-        match self.backlog.is_empty() && self.nr_scheduled() == 0 {
-            true => (Incoming::Issued, issued),
-            false => (Incoming::Waiting, issued),
         }
     }
 

@@ -32,7 +32,7 @@ use crate::merge;
 use crate::origin::Class;
 use crate::policy::MergePolicy;
 use crate::request::Request;
-use crate::sched::Position;
+use crate::sched::{Neighbours, Position};
 use crate::tag::Tag;
 
 impl HardwareContext {
@@ -62,13 +62,17 @@ impl HardwareContext {
 
     /// Merges the oldest request of the backlog, which has no tag, with a queued one. Returns
     /// whether it did.
+    #[inline(always)]
     pub(super) fn merge_oldest(&mut self, now: u64) -> bool {
         let Some(rq) = self.backlog.front() else { return false };
         if rq.nomerge || !rq.is_whole_data() || self.policy.nomerges != MergePolicy::All {
             return false;
         }
-        let Some(elevator) = self.elevator.as_deref() else { return false };
+        let Some(elevator) = self.elevator.as_deref_mut() else { return false };
         let found = elevator.neighbours(None, rq);
+        if found == Neighbours::default() {
+            return false;
+        }
         [found.before, found.after, found.discard]
             .into_iter()
             .flatten()
@@ -136,6 +140,7 @@ impl HardwareContext {
     }
 
     /// Queues a request that has a tag.
+    #[inline(always)]
     pub(super) fn queue(&mut self, tag: Tag, rq: Request) {
         let at = self.position_of(&rq);
         let Some(elevator) = self.elevator.as_deref_mut() else { return };

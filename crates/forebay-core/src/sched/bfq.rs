@@ -215,6 +215,7 @@ impl Bfq {
 }
 
 impl Scheduler for Bfq {
+    #[inline(never)]
     fn insert(&mut self, rq: Queued, at: Position, now: u64) {
         self.now = now;
         self.settle(now);
@@ -250,15 +251,16 @@ impl Scheduler for Bfq {
         }
     }
 
-    fn neighbours(&self, rq: &Queued) -> Neighbours {
+    #[inline(never)]
+    fn neighbours(&mut self, rq: &Queued) -> Neighbours {
         let class = class_of(rq);
         // A queued request stays in its queue when its owner's number is used again.
         let number = match self.rows.get(rq.tag.index()) {
             Some(row) if row.place == Place::Sorted => row.number,
             _ => self.classes[class].number_of(rq.origin.owner()),
         };
-        let sorted = &self.queue(class, number).sorted;
-        Neighbours::find(rq, sorted, self.newest_discard, true, |tag| &self.row(tag).rq)
+        let sorted = &mut self.classes[class].queues[number as usize].sorted;
+        Neighbours::find(rq, sorted, self.newest_discard, true, |tag| &self.rows[tag.index()].rq)
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {
@@ -289,6 +291,7 @@ impl Scheduler for Bfq {
         self.rows[tag.index()].place = Place::None;
     }
 
+    #[inline(never)]
     fn next(&mut self, now: u64) -> Option<Tag> {
         self.now = now;
         if self.nr_queued == 0 {
@@ -325,6 +328,7 @@ impl Scheduler for Bfq {
         None
     }
 
+    #[inline(never)]
     fn next_any(&mut self) -> Option<Tag> {
         let of_queues = |of_class: &OfClass| of_class.queues.iter().find_map(Queue::any);
         let any = |of_class: &OfClass| of_class.head.first().or_else(|| of_queues(of_class));
@@ -340,6 +344,7 @@ impl Scheduler for Bfq {
         Some(tag)
     }
 
+    #[inline(never)]
     fn completed(&mut self, tag: Tag, now: u64, _device_ns: u64) {
         self.now = now;
         let row = &mut self.rows[tag.index()];

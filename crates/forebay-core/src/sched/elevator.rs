@@ -26,13 +26,11 @@ const _: () = assert!(QUEUE_DEPTH_MAX <= NO_TAG.index() as u32);
 #[derive(Debug)]
 pub(crate) struct Elevator {
     kind: Kind,
-    /// The requests that were handed out and that still have their tags. By tag.
-    out: Box<[Option<Out>]>,
+    /// The requests that have tags. By tag.
+    rows: Box<[Row]>,
     nr_out: u32,
     device_depth: u32,
-    /// Which tags are those of requests that [`limits`](Self::limits) names, by tag; and their
-    /// number.
-    is_limited: Box<[bool]>,
+    /// The number of requests that [`limits`](Self::limits) names.
     nr_limited: u32,
     /// The most that may have tags (Q9).
     limited_max: u32,
@@ -40,37 +38,52 @@ pub(crate) struct Elevator {
     now: u64,
 }
 
-/// A request that was handed out.
-#[derive(Clone, Copy, Debug)]
+/// The request of a tag, as far as the elevator counts it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    out: Out,
+    /// [`limits`](Elevator::limits) names it.
+    is_limited: bool,
+    /// When the scheduler handed it out.
+    since_ns: u64,
+}
+
+/// Whether a request was handed out and still has its tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Out {
-    /// By the scheduler, at this time.
-    Since(u64),
+    #[default]
+    No,
+    /// By the scheduler.
+    Yes,
     /// Before the scheduler was chosen. The request was given up (Q8).
     Earlier,
 }
 
-/// Each scheduler. A call is a jump by number, and no pointer is followed.
+/// Each scheduler. A call is a jump by number, and no pointer is followed. The functions of
+/// `mq-deadline` are inlined there, those of the others are calls.
+// The number is a byte of its own: to derive it from another field would cost more in each call.
 #[derive(Debug)]
+#[repr(u8)]
 enum Kind {
-    Bfq(Box<Bfq>),
-    Kyber(Kyber),
     MqDeadline(MqDeadline),
+    Kyber(Kyber),
+    Bfq(Box<Bfq>),
 }
 
 /// Calls a function of the scheduler.
 macro_rules! scheduler {
     ($elevator:expr, $name:ident($($argument:expr),*)) => {
         match &$elevator.kind {
-            Kind::Bfq(it) => it.$name($($argument),*),
-            Kind::Kyber(it) => it.$name($($argument),*),
             Kind::MqDeadline(it) => it.$name($($argument),*),
+            Kind::Kyber(it) => it.$name($($argument),*),
+            Kind::Bfq(it) => it.$name($($argument),*),
         }
     };
     (mut $elevator:expr, $name:ident($($argument:expr),*)) => {
         match &mut $elevator.kind {
-            Kind::Bfq(it) => it.$name($($argument),*),
-            Kind::Kyber(it) => it.$name($($argument),*),
             Kind::MqDeadline(it) => it.$name($($argument),*),
+            Kind::Kyber(it) => it.$name($($argument),*),
+            Kind::Bfq(it) => it.$name($($argument),*),
         }
     };
 }
@@ -93,13 +106,11 @@ impl Elevator {
             }
         };
         let device_depth = policy.device_depth_of(limits);
-        let out = (0..depth).map(|_| None).collect();
         let mut elevator = Box::new(Elevator {
             kind,
-            out,
+            rows: (0..depth).map(|_| Row::default()).collect(),
             nr_out: 0,
             device_depth,
-            is_limited: (0..depth).map(|_| false).collect(),
             nr_limited: 0,
             limited_max: depth,
             now: 0,
@@ -139,9 +150,9 @@ impl Elevator {
     /// Records a request that is at the device, and that was given up before the scheduler was
     /// chosen. It keeps its room at the device (Q8).
     pub(crate) fn adopt(&mut self, tag: Tag, op: Op, flags: BioFlags) {
-        self.out[tag.index()] = Some(Out::Earlier);
+        let is_limited = self.count_limited(op, flags);
+        self.rows[tag.index()] = Row { out: Out::Earlier, is_limited, since_ns: 0 };
         self.nr_out += 1;
-        self.count_limited(tag, op, flags);
     }
 
     /// Returns the number of requests that wait here.
@@ -155,9 +166,11 @@ impl Elevator {
     }
 
     /// Queues a request under its tag.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, tag: Tag, rq: &Request, at: Position) {
         let (queued, now) = (self.new_queued(tag, rq), self.now);
-        self.count_limited(tag, rq.op, rq.flags);
+        let is_limited = self.count_limited(rq.op, rq.flags);
+        self.rows[tag.index()].is_limited = is_limited;
         scheduler!(mut self, insert(queued, at, now));
     }
 
@@ -168,8 +181,9 @@ impl Elevator {
         let queued = self.new_queued(tag, rq);
         let passes = self.has_room() && scheduler!(mut self, pass(queued));
         if passes {
-            self.count_limited(tag, rq.op, rq.flags);
-            self.note_out(tag);
+            let is_limited = self.count_limited(rq.op, rq.flags);
+            self.rows[tag.index()] = Row { out: Out::Yes, is_limited, since_ns: self.now };
+            self.nr_out += 1;
         }
         passes
     }
@@ -190,17 +204,19 @@ impl Elevator {
         self.nr_limited >= self.limited_max && Elevator::limits(rq.op, rq.flags)
     }
 
-    /// Counts a request that has its tag from now on.
+    /// Counts a request that has its tag from now on. Returns whether [`limits`](Self::limits)
+    /// names it.
     #[inline]
-    fn count_limited(&mut self, tag: Tag, op: Op, flags: BioFlags) {
+    fn count_limited(&mut self, op: Op, flags: BioFlags) -> bool {
         let is_limited = Elevator::limits(op, flags);
-        self.is_limited[tag.index()] = is_limited;
         self.nr_limited += u32::from(is_limited);
+        is_limited
     }
 
     /// Returns the queued requests that a request may merge with. Its tag is `tag` if it is queued.
-    pub(crate) fn neighbours(&self, tag: Option<Tag>, rq: &Request) -> Neighbours {
-        scheduler!(self, neighbours(&queued(tag.unwrap_or(NO_TAG), rq)))
+    #[inline(always)]
+    pub(crate) fn neighbours(&mut self, tag: Option<Tag>, rq: &Request) -> Neighbours {
+        scheduler!(mut self, neighbours(&queued(tag.unwrap_or(NO_TAG), rq)))
     }
 
     /// Records that another request was merged into a queued one.
@@ -216,6 +232,7 @@ impl Elevator {
     /// Removes and returns the request to issue next. `is_gone`: the device takes no more requests,
     /// and those at the device may never end. So all that are queued are handed out, to be ended
     /// (H3).
+    #[inline]
     pub(crate) fn next(&mut self, is_gone: bool) -> Option<Tag> {
         if !self.has_room() && !is_gone {
             return None;
@@ -225,14 +242,10 @@ impl Elevator {
             true => scheduler!(mut self, next_any())?,
             false => scheduler!(mut self, next(now))?,
         };
-        self.note_out(tag);
-        Some(tag)
-    }
-
-    #[inline]
-    fn note_out(&mut self, tag: Tag) {
-        self.out[tag.index()] = Some(Out::Since(self.now));
+        let row = &mut self.rows[tag.index()];
+        (row.out, row.since_ns) = (Out::Yes, now);
         self.nr_out += 1;
+        Some(tag)
     }
 
     /// Records that a request that was handed out is given up (H5). It keeps its tag, and its room
@@ -243,12 +256,18 @@ impl Elevator {
 
     /// Records that a tag was put.
     pub(crate) fn put(&mut self, tag: Tag) {
-        let is_limited = core::mem::take(&mut self.is_limited[tag.index()]);
+        let row = &mut self.rows[tag.index()];
+        let Row { out, is_limited, since_ns } = *row;
+        (row.out, row.is_limited) = (Out::No, false);
         self.nr_limited -= u32::from(is_limited);
-        let Some(out) = self.out[tag.index()].take() else { return };
+        if out == Out::No {
+            return;
+        }
         self.nr_out -= 1;
-        let (Out::Since(since_ns), now) = (out, self.now) else { return };
-        scheduler!(mut self, completed(tag, now, now.saturating_sub(since_ns)));
+        if out == Out::Yes {
+            let now = self.now;
+            scheduler!(mut self, completed(tag, now, now.saturating_sub(since_ns)));
+        }
     }
 
     /// Returns whether a queued request goes before a flush (F9).
@@ -269,6 +288,7 @@ impl Elevator {
 }
 
 /// Returns the part of a request that the scheduler keeps.
+#[inline]
 fn queued(tag: Tag, rq: &Request) -> Queued {
     let (op, origin, start, len) = (rq.op, rq.origin, rq.start, rq.len);
     Queued { tag, op, origin, start, len, since_ns: rq.unplugged_ns }

@@ -167,6 +167,7 @@ impl Kyber {
 }
 
 impl Scheduler for Kyber {
+    #[inline(never)]
     fn insert(&mut self, rq: Queued, at: Position, now: u64) {
         let of_domain = &mut self.domains[Domain::of(rq.op) as usize];
         self.nr_queued += 1;
@@ -187,9 +188,11 @@ impl Scheduler for Kyber {
         self.rows[rq.tag.index()] = Row { rq, inserted_ns: now, place };
     }
 
-    fn neighbours(&self, rq: &Queued) -> Neighbours {
-        let sorted = &self.domains[Domain::of(rq.op) as usize].sorted;
-        Neighbours::find(rq, sorted, self.newest_discard, true, |tag| &self.row(tag).rq)
+    #[inline(never)]
+    fn neighbours(&mut self, rq: &Queued) -> Neighbours {
+        let Kyber { domains, rows, .. } = self;
+        let sorted = &mut domains[Domain::of(rq.op) as usize].sorted;
+        Neighbours::find(rq, sorted, self.newest_discard, true, |tag| &rows[tag.index()].rq)
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {
@@ -216,6 +219,7 @@ impl Scheduler for Kyber {
         self.rows[tag.index()].place = Place::None;
     }
 
+    #[inline(never)]
     fn next(&mut self, now: u64) -> Option<Tag> {
         self.tuning.tune(now);
         if self.nr_queued == 0 {
@@ -234,12 +238,14 @@ impl Scheduler for Kyber {
         })
     }
 
+    #[inline(never)]
     fn next_any(&mut self) -> Option<Tag> {
         let lists = |of_domain: &OfDomain| [of_domain.head, of_domain.fifo];
         let tag = self.domains.iter().flat_map(lists).find_map(|list| list.first())?;
         Some(self.take(tag))
     }
 
+    #[inline(never)]
     fn completed(&mut self, tag: Tag, now: u64, device_ns: u64) {
         // The sample belongs to the next window if this one has ended.
         self.tuning.tune(now);

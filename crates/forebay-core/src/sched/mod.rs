@@ -69,25 +69,23 @@ impl Neighbours {
     /// Finds the neighbours of `rq` in a list of queued requests. `newest_discard` is the discard
     /// that was queued last. `in_front`: `rq` may merge with the request that follows it. `of`
     /// returns the request of a queued tag.
-    #[inline]
+    #[inline(always)]
     fn find<'a>(
         rq: &Queued,
-        sorted: &SortedTags,
+        sorted: &mut SortedTags,
         newest_discard: Option<Tag>,
         in_front: bool,
         of: impl Fn(Tag) -> &'a Queued,
     ) -> Neighbours {
         let is_alike = |tag: &Tag| are_alike(rq, of(*tag));
         let ends_here = |tag: &Tag| of(*tag).start + of(*tag).len == rq.start;
-        let after = match in_front {
-            true => sorted.at(rq.start + rq.len).find(is_alike),
+        let before = sorted.below(rq.start).filter(ends_here).find(is_alike);
+        let end = rq.start + rq.len;
+        let after = match in_front && sorted.start_after_gap() <= end {
+            true => sorted.at(end).find(is_alike),
             false => None,
         };
-        Neighbours {
-            before: sorted.below(rq.start).filter(ends_here).find(is_alike),
-            after,
-            discard: newest_discard.filter(is_alike),
-        }
+        Neighbours { before, after, discard: newest_discard.filter(is_alike) }
     }
 }
 
@@ -113,7 +111,7 @@ pub(crate) trait Scheduler {
 
     /// Returns the queued requests that `rq` may merge with. `rq` may be queued itself, and is then
     /// not among them.
-    fn neighbours(&self, rq: &Queued) -> Neighbours;
+    fn neighbours(&mut self, rq: &Queued) -> Neighbours;
 
     /// Records that a queued request has a new range, because another was merged into it.
     fn grown(&mut self, tag: Tag, start: u64, len: u64);

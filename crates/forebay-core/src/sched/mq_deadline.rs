@@ -148,12 +148,15 @@ impl MqDeadline {
     }
 
     /// Returns the next request of a class. `before_ns`: only one that has waited since that time.
+    #[inline(always)]
     fn next_of(&mut self, class: usize, now: u64, before_ns: u64) -> Option<Tag> {
-        let of_class = &self.classes[class];
+        let MqDeadline { classes, rows, .. } = self;
+        let of_class = &mut classes[class];
         if let Some(tag) = of_class.head.first() {
-            return (self.row(tag).rq.since_ns <= before_ns).then_some(tag);
+            return (rows[tag.index()].rq.since_ns <= before_ns).then_some(tag);
         }
-        let from = |direction: Direction| {
+        let [reads, writes] = [of_class.fifo[0].first(), of_class.fifo[1].first()];
+        let mut from = |direction: Direction| {
             let latest = of_class.latest[direction as usize];
             let latest = if plants!(BatchFromStart) { 0 } else { latest };
             of_class.sorted[direction as usize].first_from(latest)
@@ -163,7 +166,6 @@ impl MqDeadline {
         let tag = match next {
             Some(tag) if goes_on => tag,
             _ => {
-                let [reads, writes] = [of_class.fifo[0].first(), of_class.fifo[1].first()];
                 // DL2.
                 let direction = match (reads, writes) {
                     (None, None) => return None,
@@ -180,7 +182,7 @@ impl MqDeadline {
                 };
                 // DL3.
                 let oldest = [reads, writes][direction as usize]?;
-                let is_expired = self.row(oldest).deadline_ns <= now && !plants!(IgnoreExpiry);
+                let is_expired = rows[oldest.index()].deadline_ns <= now && !plants!(IgnoreExpiry);
                 let first = from(direction).filter(|_| !is_expired).unwrap_or(oldest);
                 self.begin_batch(direction);
                 first
@@ -202,6 +204,7 @@ impl MqDeadline {
     }
 
     /// Hands a request out.
+    #[inline(always)]
     fn take(&mut self, tag: Tag) -> Tag {
         self.remove(tag);
         let row = &mut self.rows[tag.index()];
@@ -212,17 +215,17 @@ impl MqDeadline {
     }
 
     /// Removes a queued request from its lists.
+    #[inline(always)]
     fn remove(&mut self, tag: Tag) {
         let Row { rq, place, class, .. } = self.rows[tag.index()];
         let direction = Direction::of(rq.op) as usize;
         let of_class = &mut self.classes[class];
-        match place {
-            Place::Head => of_class.head.remove(tag, &mut self.links),
-            Place::Sorted => {
-                of_class.sorted[direction].remove(rq.start, tag);
-                of_class.fifo[direction].remove(tag, &mut self.links);
-            }
-            Place::None | Place::Out | Place::GivenUp => unreachable!("the request is queued"),
+        if place == Place::Sorted {
+            of_class.sorted[direction].remove(rq.start, tag);
+            of_class.fifo[direction].remove(tag, &mut self.links);
+        } else {
+            assert!(place == Place::Head, "the request is queued");
+            of_class.head.remove(tag, &mut self.links);
         }
         self.nr_queued -= 1;
         if self.newest_discard == Some(tag) {
@@ -235,14 +238,16 @@ impl MqDeadline {
         self.classes[class].nr_inside -= 1;
     }
 
-    /// Returns a request that has waited for too long behind higher classes (DL5).
+    /// Hands out a request that has waited for too long behind higher classes (DL5).
+    #[cold]
+    #[inline(never)]
     fn next_aged(&mut self, now: u64) -> Option<Tag> {
-        let nr_classes = self.classes.iter().filter(|of_class| of_class.nr_inside > 0).count();
         let before_ns = now.checked_sub(self.params.prio_aging_expire_ns)?;
-        if nr_classes < 2 || plants!(IgnoreAge) {
+        if plants!(IgnoreAge) {
             return None;
         }
-        (1..self.classes.len()).find_map(|class| self.next_of(class, now, before_ns))
+        let next = (1..self.classes.len()).find_map(|class| self.next_of(class, now, before_ns));
+        next.map(|tag| self.take(tag))
     }
 }
 
@@ -251,6 +256,7 @@ fn class_of(rq: &Queued) -> usize {
 }
 
 impl Scheduler for MqDeadline {
+    #[inline(always)]
     fn insert(&mut self, rq: Queued, at: Position, now: u64) {
         let direction = Direction::of(rq.op);
         let expire_ns = match direction {
@@ -306,13 +312,14 @@ impl Scheduler for MqDeadline {
         true
     }
 
-    fn neighbours(&self, rq: &Queued) -> Neighbours {
-        let sorted = &self.classes[class_of(rq)].sorted[Direction::of(rq.op) as usize];
+    #[inline(always)]
+    fn neighbours(&mut self, rq: &Queued) -> Neighbours {
+        let MqDeadline { classes, rows, .. } = self;
+        let sorted = &mut classes[class_of(rq)].sorted[Direction::of(rq.op) as usize];
         // A queued request absorbs its successor, which is a merge at its back.
-        let row = self.rows.get(rq.tag.index());
-        let is_queued = row.is_some_and(|row| row.place == Place::Sorted);
-        let in_front = self.params.front_merges || is_queued || plants!(MergeInFront);
-        Neighbours::find(rq, sorted, self.newest_discard, in_front, |tag| &self.row(tag).rq)
+        let is_queued = || rows.get(rq.tag.index()).is_some_and(|row| row.place == Place::Sorted);
+        let in_front = self.params.front_merges || is_queued() || plants!(MergeInFront);
+        Neighbours::find(rq, sorted, self.newest_discard, in_front, |tag| &rows[tag.index()].rq)
     }
 
     fn grown(&mut self, tag: Tag, start: u64, len: u64) {
@@ -343,15 +350,20 @@ impl Scheduler for MqDeadline {
         self.leave(gone.class);
     }
 
+    #[inline]
     fn next(&mut self, now: u64) -> Option<Tag> {
         if self.nr_queued == 0 {
             return None;
         }
-        if let Some(tag) = self.next_aged(now) {
-            return Some(self.take(tag));
-        }
         // DL4.
-        let class = self.classes.iter().position(|of_class| of_class.nr_inside > 0)?;
+        let is_inside = |class: &usize| self.classes[*class].nr_inside > 0;
+        let mut inside = (0..self.classes.len()).filter(is_inside);
+        let class = inside.next()?;
+        if inside.next().is_some()
+            && let Some(tag) = self.next_aged(now)
+        {
+            return Some(tag);
+        }
         let mut next = self.next_of(class, now, u64::MAX);
         if next.is_none() && plants!(PassClass) {
             next = (0..self.classes.len()).find_map(|class| self.next_of(class, now, u64::MAX));
@@ -359,12 +371,14 @@ impl Scheduler for MqDeadline {
         next.map(|tag| self.take(tag))
     }
 
+    #[inline(never)]
     fn next_any(&mut self) -> Option<Tag> {
         let lists = |of_class: &OfClass| [of_class.head, of_class.fifo[0], of_class.fifo[1]];
         let tag = self.classes.iter().flat_map(lists).find_map(|list| list.first())?;
         Some(self.take(tag))
     }
 
+    #[inline]
     fn completed(&mut self, tag: Tag, _now: u64, _device_ns: u64) {
         let row = &mut self.rows[tag.index()];
         let class = row.class;

@@ -1,89 +1,147 @@
 //! A list of tags in the order of their requests' first bytes.
 //!
-//! A vector with binary search. For the usual depths, up to a few hundred, a move of its tail costs
-//! less than the links of a tree. Counterpart in Linux: `elv_rb_add` (`block/elevator.c`), whose
-//! tree is red-black.
+//! A vector with binary search. For the usual depths, up to a few hundred, a move of some of its
+//! entries costs less than the links of a tree. Counterpart in Linux: `elv_rb_add`
+//! (`block/elevator.c`), whose tree is red-black.
 //!
-//! Most searches end where the last one did: the neighbours of a request and its own place, or
-//! requests that leave one after another. So each search begins with the place of the last.
+//! Most searches end where the last one did: those for the neighbours of a request and for its own
+//! place, or for requests that leave one after another. So the free entries of the vector are a gap
+//! at the place of the last search, as in the buffer of a text editor. There, a search is a
+//! comparison with each side, and an entry is added or removed without a move of others.
 
 use crate::tag::Tag;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Tags by start. Equal starts are in the order of their insertion.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SortedTags {
+    /// In order, apart from those in the gap, which mean nothing.
     entries: Vec<(u64, Tag)>,
-    /// The place that the last search has found. Only a guess: entries may have moved since. An
-    /// atomic, so that the list stays `Sync`; any order will do for a guess.
-    guess: AtomicUsize,
-}
-
-impl Clone for SortedTags {
-    fn clone(&self) -> SortedTags {
-        SortedTags { entries: self.entries.clone(), guess: AtomicUsize::new(0) }
-    }
+    /// The first entry of the gap, and the first one after it.
+    gap: usize,
+    after: usize,
 }
 
 impl SortedTags {
-    /// Returns the place of the first entry that starts at `start` or after it.
+    /// Moves the gap to before the first entry that starts at `start` or after it.
     #[inline]
-    fn place_from(&self, start: u64) -> usize {
-        let guess = self.guess.load(Ordering::Relaxed);
+    fn seek(&mut self, start: u64) {
         let is_before = |entry: Option<&(u64, Tag)>| entry.is_some_and(|entry| entry.0 < start);
-        let last = guess.wrapping_sub(1);
-        let follows = guess == 0 || is_before(self.entries.get(last));
-        if follows && guess <= self.entries.len() && !is_before(self.entries.get(guess)) {
-            return guess;
+        let follows = self.gap == 0 || is_before(self.entries.get(self.gap - 1));
+        if !follows {
+            self.seek_back(start);
+        } else if is_before(self.entries.get(self.after)) {
+            self.seek_on(start);
         }
-        self.search(start)
     }
 
     #[inline(never)]
-    fn search(&self, start: u64) -> usize {
-        let place = self.entries.partition_point(|entry| entry.0 < start);
-        self.guess.store(place, Ordering::Relaxed);
-        place
+    fn seek_back(&mut self, start: u64) {
+        let place = self.entries[..self.gap].partition_point(|entry| entry.0 < start);
+        let nr = self.gap - place;
+        self.entries.copy_within(place..self.gap, self.after - nr);
+        (self.gap, self.after) = (place, self.after - nr);
+    }
+
+    #[inline(never)]
+    fn seek_on(&mut self, start: u64) {
+        let nr = self.entries[self.after..].partition_point(|entry| entry.0 < start);
+        self.entries.copy_within(self.after..self.after + nr, self.gap);
+        (self.gap, self.after) = (self.gap + nr, self.after + nr);
+    }
+
+    /// Makes the gap larger. The vector doubles, until it has room for the most tags that were in
+    /// it at once.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let nr_new = self.entries.len().max(4);
+        let unused = core::iter::repeat_n((0, Tag::from_index(0)), nr_new);
+        self.entries.splice(self.gap..self.gap, unused);
+        self.after += nr_new;
     }
 
     /// Adds a tag.
+    #[inline(always)]
     pub(super) fn insert(&mut self, start: u64, tag: Tag) {
-        let first = self.place_from(start);
-        let nr_equal = self.entries[first..].partition_point(|entry| entry.0 == start);
-        self.entries.insert(first + nr_equal, (start, tag));
+        self.seek(start);
+        if self.start_after_gap() == start {
+            self.pass_equal(start);
+        }
+        if self.gap == self.after {
+            self.grow();
+        }
+        self.entries[self.gap] = (start, tag);
+        self.gap += 1;
+    }
+
+    /// Moves the gap to after the entries that start at `start`.
+    #[cold]
+    #[inline(never)]
+    fn pass_equal(&mut self, start: u64) {
+        while let Some(equal) = self.entries.get(self.after).filter(|entry| entry.0 == start) {
+            self.entries[self.gap] = *equal;
+            (self.gap, self.after) = (self.gap + 1, self.after + 1);
+        }
     }
 
     /// Removes a tag that was added with this start.
+    #[inline]
     pub(super) fn remove(&mut self, start: u64, tag: Tag) {
-        let first = self.place_from(start);
-        let place = self.entries[first..].iter().position(|entry| entry.1 == tag);
-        let place = first + place.expect("a queued request is sorted by its start");
-        self.entries.remove(place);
+        if self.entries.get(self.after).is_none_or(|entry| entry.1 != tag) {
+            self.bring_to_gap(start, tag);
+        }
+        self.after += 1;
+    }
+
+    /// Moves the gap to before a tag. Others with the same start keep their order.
+    #[inline(never)]
+    fn bring_to_gap(&mut self, start: u64, tag: Tag) {
+        self.seek(start);
+        let rest = &mut self.entries[self.after..];
+        let place = rest.iter().position(|entry| entry.1 == tag);
+        let place = place.expect("a queued request is sorted by its start");
+        rest[..=place].rotate_right(1);
     }
 
     /// Returns all tags with their starts, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Tag)> {
-        self.entries.iter().copied()
+        let (before, rest) = (&self.entries[..self.gap], &self.entries[self.after..]);
+        before.iter().chain(rest).copied()
+    }
+
+    /// Returns the first tag of all.
+    pub(super) fn first(&self) -> Option<Tag> {
+        self.iter().next().map(|entry| entry.1)
     }
 
     /// Returns the first tag that starts at `start` or after it.
     #[inline]
-    pub(super) fn first_from(&self, start: u64) -> Option<Tag> {
-        self.entries.get(self.place_from(start)).map(|entry| entry.1)
+    pub(super) fn first_from(&mut self, start: u64) -> Option<Tag> {
+        self.seek(start);
+        self.entries.get(self.after).map(|entry| entry.1)
+    }
+
+    /// Returns the first start at the place of the last search or after it; `u64::MAX` if there is
+    /// none.
+    #[inline]
+    pub(super) fn start_after_gap(&self) -> u64 {
+        self.entries.get(self.after).map_or(u64::MAX, |entry| entry.0)
     }
 
     /// Returns the tags that start exactly at `start`.
     #[inline]
-    pub(super) fn at(&self, start: u64) -> impl Iterator<Item = Tag> {
-        let entries = self.entries[self.place_from(start)..].iter();
+    pub(super) fn at(&mut self, start: u64) -> impl Iterator<Item = Tag> {
+        self.seek(start);
+        let entries = self.entries[self.after..].iter();
         entries.take_while(move |entry| entry.0 == start).map(|entry| entry.1)
     }
 
     /// Returns the tags with the greatest start below `start`.
     #[inline]
-    pub(super) fn below(&self, start: u64) -> impl Iterator<Item = Tag> {
-        let before = &self.entries[..self.place_from(start)];
+    pub(super) fn below(&mut self, start: u64) -> impl Iterator<Item = Tag> {
+        self.seek(start);
+        let before = &self.entries[..self.gap];
         let nearest = before.last().map(|entry| entry.0);
         before.iter().rev().take_while(move |entry| Some(entry.0) == nearest).map(|entry| entry.1)
     }
@@ -95,7 +153,7 @@ mod tests {
 
     /// Compares each operation with the same one on a list that is sorted anew.
     #[test]
-    fn guesses_never_change_a_result() {
+    fn place_of_the_gap_never_changes_a_result() {
         let mut seed = 1_u64;
         let mut below = |bound: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -133,6 +191,8 @@ mod tests {
                     let is_nearest = |entry: &&(u64, Tag)| Some(entry.0) == nearest.map(|e| e.0);
                     let before = naive.iter().rev().filter(is_nearest).map(|entry| entry.1);
                     assert!(sorted.below(start).eq(before));
+                    assert!(sorted.iter().eq(naive.iter().copied()));
+                    assert_eq!(sorted.first(), naive.first().map(|entry| entry.1));
                 }
             }
         }

@@ -353,7 +353,7 @@ impl OwnedQueues {
 
     /// Charges a request as if it had been kept and released, while requests may pass. Returns
     /// false if a limit refuses it. The caller then keeps it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pass(&mut self, rq: &Request, now: u64) -> bool {
         debug_assert!(self.may_pass());
         let queue = match self.queues.get(rq.origin.owner() as usize) {

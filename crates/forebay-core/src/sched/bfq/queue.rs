@@ -33,7 +33,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Returns the request to go next. The first one of a slice is the one that has been expired
     /// for the longest time, if one is (BF3).
-    pub(super) fn choose(&self, rows: &[Row], is_first: bool, now: u64) -> Option<Tag> {
+    pub(super) fn choose(&mut self, rows: &[Row], is_first: bool, now: u64) -> Option<Tag> {
         let deadline_ns = |tag: &Tag| rows[tag.index()].deadline_ns;
         if is_first
             && let Some(oldest) =
@@ -43,7 +43,7 @@ impl Queue {
             return Some(oldest);
         }
         // BF2.
-        self.sorted.first_from(self.position).or_else(|| self.sorted.first_from(0))
+        self.sorted.first_from(self.position).or_else(|| self.sorted.first())
     }
 
     /// Adds a request, which has the latest deadline of its FIFO.

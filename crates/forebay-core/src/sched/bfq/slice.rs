@@ -81,9 +81,10 @@ impl Bfq {
     }
 
     /// Returns the next request of the queue in service.
-    pub(super) fn next_of_slice(&self, slice: &Slice, now: u64) -> Option<Tag> {
-        let queue = self.queue(slice.class, slice.number);
-        queue.choose(&self.rows, slice.bytes == 0, now)
+    pub(super) fn next_of_slice(&mut self, slice: &Slice, now: u64) -> Option<Tag> {
+        let Bfq { classes, rows, .. } = self;
+        let queue = &mut classes[slice.class].queues[slice.number as usize];
+        queue.choose(rows, slice.bytes == 0, now)
     }
 
     /// Hands out a request in the slice of its queue.
@@ -109,18 +110,22 @@ impl Bfq {
     }
 
     /// Returns a request that has waited for too long behind higher classes (BF8).
-    pub(super) fn next_waiting(&self, now: u64) -> Option<Tag> {
-        let is_busy = |class: usize| {
-            let in_service = self.slice.is_some_and(|slice| slice.class == class);
-            in_service || self.classes[class].nr_queued > 0
-        };
-        (1..self.classes.len())
-            .filter(|class| now - self.classes[*class].since_ns >= CLASS_WAIT_NS)
-            .filter(|class| (0..*class).any(is_busy))
-            .find_map(|class| {
-                let of_class = &self.classes[class];
-                let of_queue = |number| self.queue(class, number).choose(&self.rows, true, now);
-                of_class.head.first().or_else(|| of_class.next().and_then(of_queue))
-            })
+    pub(super) fn next_waiting(&mut self, now: u64) -> Option<Tag> {
+        let Bfq { classes, rows, slice, .. } = self;
+        (1..classes.len()).find_map(|class| {
+            let is_busy = |class: usize| {
+                let in_service = slice.is_some_and(|slice| slice.class == class);
+                in_service || classes[class].nr_queued > 0
+            };
+            if now - classes[class].since_ns < CLASS_WAIT_NS || !(0..class).any(is_busy) {
+                return None;
+            }
+            let of_class = &mut classes[class];
+            if let Some(tag) = of_class.head.first() {
+                return Some(tag);
+            }
+            let number = of_class.next()?;
+            of_class.queues[number as usize].choose(rows, true, now)
+        })
     }
 }

@@ -192,7 +192,8 @@ impl<'a, T: User> Owner for At<'a, T> {
 
 impl Token<'_> {
     /// Releases the token; runs turns first as long as something is published meanwhile.
-    #[inline]
+    // Always inlined: as a call, it would store the token to memory.
+    #[inline(always)]
     pub(crate) fn finish(self) {
         wait::finish(&mut At::new(self.hctx), self);
     }
