@@ -10,7 +10,7 @@ mod guest;
 mod options;
 mod scheduler;
 mod tasks;
-pub(crate) mod vectored;
+mod vectored;
 
 pub use guest::GuestSlice;
 pub use options::DiskOptions;

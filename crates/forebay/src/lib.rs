@@ -87,6 +87,7 @@ mod properties;
 mod queue;
 mod runtime;
 mod scheduler_below;
+mod segment_list;
 #[cfg(feature = "serde")]
 pub mod serialize;
 mod settings;

@@ -2,11 +2,11 @@
 // The blocking calls pass the addresses of buffers to drivers.
 #![allow(unsafe_code)]
 
-use crate::disk::vectored::{list, run_with_list};
 use crate::error::{IoError, OwnerError};
 use crate::future::IoFuture;
 use crate::io::{Io, segments_of};
 use crate::runtime::shared::Shared;
+use crate::segment_list::{list, run_with_list};
 use crate::sys::clock;
 use forebay_core::{Bio, Limits, Op, Origin, OwnerStats};
 use std::fmt;

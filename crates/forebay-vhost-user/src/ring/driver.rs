@@ -290,6 +290,7 @@ impl Host for TestHost {
 
     fn submit(
         &mut self,
+        _peer: &TestPeer,
         _export: usize,
         io: Io<GuestData>,
         _now_ns: u64,

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::Disk;
-use super::vectored::list;
 use crate::error::IoError;
+use crate::segment_list::list;
 use forebay_core::{Bio, Op};
 use std::fmt;
 use std::marker::PhantomData;
