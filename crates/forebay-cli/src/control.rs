@@ -172,13 +172,19 @@ fn limits(limits: &Value) -> String {
 /// Returns a description of counters.
 fn io(stats: &Value, unit: &str) -> String {
     let stat = |key: &str| stats[key].as_u64().unwrap_or_default();
-    let waits = |what: &str| {
-        let nr = stat(&format!("{what}_waits"));
-        let ms = stat(&format!("{what}_wait_ns")) / nr.max(1) / 1_000_000;
-        format!("{nr} waited for a {what}, {ms} ms on average")
+    let waits = |cause: &str, what: &str| {
+        let nr = stat(&format!("{cause}_waits"));
+        let ms = stat(&format!("{cause}_wait_ns")) / nr.max(1) / 1_000_000;
+        format!("; {nr} waited {what}, {ms} ms on average")
     };
     let (ios, bytes) = (stat("ios"), stat("bytes"));
-    format!("{ios}{unit}, {bytes} bytes; {}; {}", waits("limit"), waits("tag"))
+    let mut text = format!("{ios}{unit}, {bytes} bytes");
+    text += &waits("limit", "for a limit");
+    text += &waits("tag", "for a tag");
+    if stat("scheduler_waits") > 0 {
+        text += &waits("scheduler", "in the scheduler");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -239,13 +245,14 @@ mod tests {
                 {"client": 3, "peer": "unix", "stats": null},
                 {"client": 7, "peer": "unix", "limits": {"weight": 5}, "stats": {
                     "ios": 1, "bytes": 512, "limit_waits": 0, "limit_wait_ns": 0, "tag_waits": 1,
-                    "tag_wait_ns": 2_500_000, "missed_windows": 4, "depth": 8,
+                    "tag_wait_ns": 2_500_000, "scheduler_waits": 2,
+                    "scheduler_wait_ns": 18_000_000, "missed_windows": 4, "depth": 8,
                 }},
             ],
         });
         let expected = "export \"\"\n  limits  client_iops=5\n  client 7 from unix: 1 I/Os, 512 \
                         bytes; 0 waited for a limit, 0 ms on average; 1 waited for a tag, 2 ms on \
-                        average; \
+                        average; 2 waited in the scheduler, 9 ms on average; \
                         depth 8 for the goals of others; goal missed in 4 windows; its own limits: \
                         weight=5\n  and 7 more clients\n";
         assert_eq!(text(&clients), expected);

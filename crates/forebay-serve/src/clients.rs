@@ -308,6 +308,8 @@ pub(crate) fn add(sum: &mut OwnerStats, other: &OwnerStats) {
     sum.limit_wait_ns += other.limit_wait_ns;
     sum.tag_waits += other.tag_waits;
     sum.tag_wait_ns += other.tag_wait_ns;
+    sum.scheduler_waits += other.scheduler_waits;
+    sum.scheduler_wait_ns += other.scheduler_wait_ns;
 }
 
 /// Returns the counts since `before`.
@@ -319,6 +321,8 @@ fn since(now: OwnerStats, before: &OwnerStats) -> OwnerStats {
     stats.limit_wait_ns -= before.limit_wait_ns;
     stats.tag_waits -= before.tag_waits;
     stats.tag_wait_ns -= before.tag_wait_ns;
+    stats.scheduler_waits -= before.scheduler_waits;
+    stats.scheduler_wait_ns -= before.scheduler_wait_ns;
     stats.missed_windows -= before.missed_windows;
     stats
 }

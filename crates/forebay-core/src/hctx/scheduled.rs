@@ -224,7 +224,10 @@ impl Turn<'_> {
         }
         let is_gone = self.hctx.device.is_failed();
         match self.hctx.next_queued(is_gone) {
-            Some((tag, rq)) => Next::Data(tag, rq),
+            Some((tag, rq)) => {
+                self.hctx.count_owners_scheduler_wait(&rq, self.now);
+                Next::Data(tag, rq)
+            }
             None => Next::None,
         }
     }

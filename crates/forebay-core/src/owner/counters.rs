@@ -20,6 +20,10 @@ pub struct OwnerStats {
     pub tag_waits: u64,
     /// How long they waited for it.
     pub tag_wait_ns: u64,
+    /// I/Os that waited in the I/O scheduler, with a tag.
+    pub scheduler_waits: u64,
+    /// How long they waited there.
+    pub scheduler_wait_ns: u64,
     /// Windows of 100 ms, or up to 1 s if there was little I/O, that missed the latency goal. I/O
     /// of the owners below counts too.
     pub missed_windows: u64,
@@ -60,7 +64,7 @@ impl OwnerCounter {
 }
 
 /// All counters of an owner, in the order of reports.
-pub static OWNER_COUNTERS: [OwnerCounter; 8] = [
+pub static OWNER_COUNTERS: [OwnerCounter; 10] = [
     OwnerCounter::new("ios", "I/Os started.", |stats| Some(stats.ios)),
     OwnerCounter::new("bytes", "Bytes of the I/Os started.", |stats| Some(stats.bytes)),
     OwnerCounter::new(
@@ -74,6 +78,12 @@ pub static OWNER_COUNTERS: [OwnerCounter; 8] = [
     OwnerCounter::new("tag_waits", "I/Os that waited for a tag.", |stats| Some(stats.tag_waits)),
     OwnerCounter::new("tag_wait_ns", "How long they waited for it.", |stats| {
         Some(stats.tag_wait_ns)
+    }),
+    OwnerCounter::new("scheduler_waits", "I/Os that waited in the I/O scheduler.", |stats| {
+        Some(stats.scheduler_waits)
+    }),
+    OwnerCounter::new("scheduler_wait_ns", "How long they waited there.", |stats| {
+        Some(stats.scheduler_wait_ns)
     }),
     OwnerCounter::new("missed_windows", "Windows that missed the latency goal.", |stats| {
         Some(stats.missed_windows)
@@ -94,6 +104,8 @@ pub(crate) struct OwnerCounters {
     limit_wait_ns: SharedCounter,
     tag_waits: SharedCounter,
     tag_wait_ns: SharedCounter,
+    scheduler_waits: SharedCounter,
+    scheduler_wait_ns: SharedCounter,
 }
 
 impl OwnerCounters {
@@ -115,6 +127,13 @@ impl OwnerCounters {
         self.tag_wait_ns.add(waited_ns.saturating_mul(nr_ios));
     }
 
+    /// Counts a request that joins `nr_ios` I/Os and waited in the scheduler.
+    pub(crate) fn note_scheduler_wait(&self, nr_ios: u32, waited_ns: u64) {
+        let nr_ios = u64::from(nr_ios);
+        self.scheduler_waits.add(nr_ios);
+        self.scheduler_wait_ns.add(waited_ns.saturating_mul(nr_ios));
+    }
+
     /// Returns the counts. Each is recent; together they are of no single moment.
     pub(crate) fn stats(&self) -> OwnerStats {
         OwnerStats {
@@ -124,6 +143,8 @@ impl OwnerCounters {
             limit_wait_ns: self.limit_wait_ns.get(),
             tag_waits: self.tag_waits.get(),
             tag_wait_ns: self.tag_wait_ns.get(),
+            scheduler_waits: self.scheduler_waits.get(),
+            scheduler_wait_ns: self.scheduler_wait_ns.get(),
             ..OwnerStats::default()
         }
     }
@@ -142,8 +163,10 @@ mod tests {
             limit_wait_ns: 4,
             tag_waits: 5,
             tag_wait_ns: 6,
-            missed_windows: 7,
-            depth: Some(8),
+            scheduler_waits: 7,
+            scheduler_wait_ns: 8,
+            missed_windows: 9,
+            depth: Some(10),
         };
         for (counter, expected) in OWNER_COUNTERS.iter().zip(1..) {
             assert_eq!(counter.of(&stats), Some(expected), "{}", counter.name);

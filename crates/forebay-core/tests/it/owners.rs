@@ -151,6 +151,23 @@ fn weights_divide_the_tags_of_owners_that_wait() {
 }
 
 #[test]
+fn waits_in_the_scheduler_count_for_the_owner() {
+    let policy = policy().scheduler(SchedulerPolicy::MqDeadline).device_depth(Some(1));
+    let free = Limits::default();
+    let mut owned = Owned::new(policy, &[(100, free), (100, free)]);
+    let start = owned.bench.now();
+    owned.reads(1, [0, 9]);
+    owned.bench.turn();
+    owned.bench.toy.complete_oldest();
+    owned.bench.turn_after(MS);
+    let [first, second] = [1, 2].map(|number| owned.owner(number).stats());
+    let waited_ns = owned.bench.now() - start;
+    assert_eq!((first.scheduler_waits, first.tag_waits), (1, 0), "the first went through");
+    assert!((MS..=waited_ns).contains(&first.scheduler_wait_ns), "{}", first.scheduler_wait_ns);
+    assert_eq!((second.scheduler_waits, second.scheduler_wait_ns), (0, 0));
+}
+
+#[test]
 fn weights_decide_which_requests_enter_the_scheduler() {
     let free = Limits::default();
     let policy = policy().scheduler(SchedulerPolicy::MqDeadline);

@@ -141,6 +141,8 @@ fn describe_stats(stats: &OwnerStats) -> Value {
         "limit_wait_ns": stats.limit_wait_ns,
         "tag_waits": stats.tag_waits,
         "tag_wait_ns": stats.tag_wait_ns,
+        "scheduler_waits": stats.scheduler_waits,
+        "scheduler_wait_ns": stats.scheduler_wait_ns,
         "missed_windows": stats.missed_windows,
         "depth": stats.depth,
     })

@@ -49,7 +49,8 @@ fn limits_are_set_by_key_and_reset_by_null() {
         all["exports"][0],
         json!({
             "export": "a", "limits": {}, "stats": {"ios": 0, "bytes": 0, "limit_waits": 0,
-            "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0, "missed_windows": 0,
+            "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0, "scheduler_waits": 0,
+            "scheduler_wait_ns": 0, "missed_windows": 0,
             "depth": null}, "nr_clients": 0, "clients": [],
         })
     );

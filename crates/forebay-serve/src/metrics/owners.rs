@@ -17,7 +17,7 @@ struct Figure {
     value: fn(&OwnerStats) -> Value,
 }
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 9] = [
     Figure {
         name: Name::of("forebay_owner_ios", "I/Os started."),
         value: |stats| Value::Whole(stats.ios),
@@ -43,12 +43,23 @@ const FIGURES: [Figure; 7] = [
         value: |stats| Value::from_ns(stats.tag_wait_ns),
     },
     Figure {
+        name: Name::of("forebay_owner_scheduler_waits", "I/Os that waited in the I/O scheduler."),
+        value: |stats| Value::Whole(stats.scheduler_waits),
+    },
+    Figure {
+        name: Name::seconds(
+            "forebay_owner_scheduler_wait",
+            "Total time that I/Os waited in the I/O scheduler.",
+        ),
+        value: |stats| Value::from_ns(stats.scheduler_wait_ns),
+    },
+    Figure {
         name: Name::of("forebay_owner_missed_windows", "Windows that missed the latency goal."),
         value: |stats| Value::Whole(stats.missed_windows),
     },
 ];
 
-const CLIENT_FIGURES: [Figure; 7] = [
+const CLIENT_FIGURES: [Figure; 9] = [
     Figure {
         name: Name::of("forebay_connection_ios", "I/Os of an open connection started."),
         value: |stats| Value::Whole(stats.ios),
@@ -84,6 +95,20 @@ const CLIENT_FIGURES: [Figure; 7] = [
             "Total time that I/Os of an open connection waited for a tag.",
         ),
         value: |stats| Value::from_ns(stats.tag_wait_ns),
+    },
+    Figure {
+        name: Name::of(
+            "forebay_connection_scheduler_waits",
+            "I/Os of an open connection that waited in the I/O scheduler.",
+        ),
+        value: |stats| Value::Whole(stats.scheduler_waits),
+    },
+    Figure {
+        name: Name::seconds(
+            "forebay_connection_scheduler_wait",
+            "Total time that I/Os of an open connection waited in the I/O scheduler.",
+        ),
+        value: |stats| Value::from_ns(stats.scheduler_wait_ns),
     },
     Figure {
         name: Name::of(

@@ -285,6 +285,18 @@ impl HardwareContext {
         }
     }
 
+    /// Counts for its owner that a request has waited in the scheduler until `now`.
+    #[inline]
+    pub(super) fn count_owners_scheduler_wait(&self, rq: &Request, now: u64) {
+        let owner = rq.origin.owner();
+        if owner != 0
+            && now > rq.tagged_ns
+            && let Some(owned) = self.owned()
+        {
+            owned.note_scheduler_wait(owner, rq.nr_bios, now - rq.tagged_ns);
+        }
+    }
+
     /// Accepts all outgoing requests of a software queue, as [`accept`](Self::accept) does for one.
     #[inline(always)]
     pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {

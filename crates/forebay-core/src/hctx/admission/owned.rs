@@ -472,4 +472,11 @@ impl OwnedQueues {
             owner.counters().note_tag_wait(nr_ios, waited_ns);
         }
     }
+
+    /// Counts a request of an owner that waited in the scheduler.
+    pub(super) fn note_scheduler_wait(&self, number: u32, nr_ios: u32, waited_ns: u64) {
+        if let Some(owner) = self.owners.numbered(number) {
+            owner.counters().note_scheduler_wait(nr_ios, waited_ns);
+        }
+    }
 }
