@@ -134,10 +134,11 @@ static void handlers(void)
         MUST(memory && fsync(fd) == 0);
         free(memory);
     }
-    set_timer(jump, 500);
-    /* The mask is restored, since the handler does not return. */
+    /* The mask is restored, since the handler does not return. The first signal may come at once. */
     if (sigsetjmp(before, 1))
         nr_jumps++;
+    else
+        set_timer(jump, 500);
     while (nr_jumps < 100)
         MUST(fdatasync(fd) == 0);
     set_timer(SIG_IGN, 0);
