@@ -21,6 +21,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("control", "socket", "control a", "control b"),
     ("control", "export", "control a", "control a b"),
     ("control", "limits", "control a b", "control a b iops=5"),
+    ("control", "client", "control a b iops=5", "control a b iops=5 --client 3"),
     ("control", "json", "control a", "control a --json"),
     ("serve", "read_only", "serve a", "serve a --read-only"),
     ("serve", "shared", "serve a", "serve a --shared"),
