@@ -691,15 +691,17 @@ int forebay_set_scheduler(struct forebay_disk *disk,
 // there is no such setting of schedulers.
 int forebay_scheduler(struct forebay_disk *disk, const char *key, char *buf, size_t size);
 
-// Sets how many requests each hardware context of a disk in use may have at the device at once:
-// the setting nr_requests, 1 to queue_depth.
+// Sets how many tags each hardware context of a disk in use may have in use: the setting
+// nr_requests, 1 to queue_depth. A request takes a tag, then waits in the scheduler, if there is
+// one, which lets device_depth requests to the device.
 //
 // Returns 0, or a negative errno.
 int forebay_set_nr_requests(struct forebay_disk *disk, uint32_t nr_requests);
 
 // Sets the measure in which weights of owners divide a disk in use. Keys are weight_by (bytes, ios
 // or cost), cost_read_io_ns, cost_read_byte_ps, cost_write_io_ns and cost_write_byte_ps, as in
-// specs. Settings that are not given stay. Earlier I/O of owners does not count any more.
+// specs. Settings that are not given stay. I/O that was started before does
+// not count for the shares.
 //
 // Returns 0, or a negative errno.
 int forebay_set_weight_by(struct forebay_disk *disk,

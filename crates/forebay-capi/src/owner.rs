@@ -193,7 +193,7 @@ pub unsafe extern "C" fn forebay_owner_limit(
             Limits::default().set_key(key, "0")?;
             return Ok(0);
         };
-        let number = limit.get(&open.owner.limits()).and_then(|text| text.parse().ok());
+        let number = limit.number(&open.owner.limits());
         // SAFETY: the caller passes the place of a number; null was refused.
         unsafe { place.write(number.unwrap_or(0)) };
         Ok(0)

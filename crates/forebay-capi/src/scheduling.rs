@@ -74,8 +74,9 @@ pub unsafe extern "C" fn forebay_scheduler(
     })
 }
 
-/// Sets how many requests each hardware context of a disk in use may have at the device at once:
-/// the setting nr_requests, 1 to queue_depth.
+/// Sets how many tags each hardware context of a disk in use may have in use: the setting
+/// nr_requests, 1 to queue_depth. A request takes a tag, then waits in the scheduler, if there is
+/// one, which lets device_depth requests to the device.
 ///
 /// Returns 0, or a negative errno.
 #[unsafe(no_mangle)]
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn forebay_set_weight_by(
         let (by, cost) = disk.disk.weight_by();
         let mut policy = Policy::default().weight_by(by).cost(cost);
         for (key, value) in settings {
-            policy.set_key_of(&WEIGHT_KEYS, key, value)?;
+            policy.set_key_in(&WEIGHT_KEYS, key, value)?;
         }
         disk.disk.set_weight_by(policy.weight_by, policy.cost);
         Ok(0)

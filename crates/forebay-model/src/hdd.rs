@@ -27,7 +27,7 @@ params! {
     /// HGST's Ultrastar 7K4000, of 4 TB; its division is a choice. It was not published which part
     /// of the disk the reads covered. If it was the whole, the rows do not fit: one job does 73
     /// reads per second. They fit within 5 %, with any number of jobs, if the reads covered a
-    /// fiftieth, with 0.7 ms, 2 ms and 205 MB/s (`tags-angle` of `forebay lab`).
+    /// fiftieth, with 0.7 ms, 2 ms and 205 MB/s (`tags-rotation` of `forebay lab`).
     pub struct HddParams {
         /// The mean time to position the arm, ns. Each positioning takes 0.5 to 1.5 times that. If
         /// the disk turns (`turn_ns`), it is the shortest seek, and always the same.

@@ -21,7 +21,7 @@ fn failed(error: &OwnerError) -> PyErr {
     os_error(error.errno(), error.to_string())
 }
 
-/// Returns the owner with a name, which `add` finds or adds.
+/// Returns the owner that a call has found or added.
 pub(crate) fn open(added: Result<forebay::Owner, OwnerError>) -> PyResult<Owner> {
     added.map(Owner::new).map_err(|error| failed(&error))
 }
@@ -102,8 +102,7 @@ impl Owner {
     fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (limits, dict) = (self.with(forebay::Owner::limits)?, PyDict::new(py));
         for limit in &LIMIT_KEYS {
-            let number = limit.get(&limits).and_then(|text| text.parse::<u64>().ok());
-            if let Some(number) = number {
+            if let Some(number) = limit.number(&limits) {
                 dict.set_item(limit.key, number)?;
             }
         }

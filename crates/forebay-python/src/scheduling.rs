@@ -15,7 +15,7 @@ fn with_settings(
 ) -> PyResult<Policy> {
     for (key, value) in settings.into_iter().flat_map(|settings| settings.iter()) {
         let key: String = key.extract()?;
-        let set = policy.set_key_of(keys, &key, &text_of(&key, &value)?);
+        let set = policy.set_key_in(keys, &key, &text_of(&key, &value)?);
         set.map_err(|bad| of_setting(&bad))?;
     }
     Ok(policy)

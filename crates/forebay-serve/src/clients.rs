@@ -5,11 +5,12 @@
 //!
 //! - An owner lives until its connection is closed and its last I/O has ended, and on until each of
 //!   its limits has its whole burst. Only then is a new owner the same as the old one.
-//! - Until then, the next connection from the same [`Address`] takes the owner over: so no client
-//!   gets another burst by connecting again, and its I/O waits behind what it left.
+//! - Until then, the next connection from the same [`ClientAddress`] takes the owner over: so no
+//!   client gets another burst by connecting again, and its I/O waits behind what it left.
 //!
 //! Owners that are over are removed when the next client comes or goes, and when the clients are
-//! listed. So there are at most as many as there were connections at once, and [`FORMER_MAX`] more.
+//! listed. So there are those of open connections, those of closed ones whose I/O waits, which the
+//! limits on memory and connections bound, and at most [`FORMER_MAX`] that have only debts.
 
 use crate::export_limits::ClientLimits;
 use crate::listen::Peer;
@@ -18,18 +19,21 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Most owners without a connection that are kept although no I/O of theirs is in flight.
+/// Most owners without a connection and without I/O in flight that are kept for their debts.
 const FORMER_MAX: usize = 256;
+
+/// Most clients of an export that `forebay control` and the metrics show, the oldest first.
+pub(crate) const LISTED_CLIENTS_MAX: usize = 100;
 
 /// The number in the name of the next owner: unique in the process, because servers may share a
 /// disk.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
-/// The owner of a client's I/O, as the threads see it that submit this I/O.
+/// The number of the owner of a client's I/O, for all threads that submit it.
 #[derive(Debug, Default)]
-pub(crate) struct Submitter(AtomicU32);
+pub(crate) struct SharedOwner(AtomicU32);
 
-impl Submitter {
+impl SharedOwner {
     /// Returns the number of the owner. 0: that of the export.
     #[inline]
     pub(crate) fn owner(&self) -> u32 {
@@ -45,7 +49,7 @@ impl Submitter {
 
 /// The place that a client connects from. Connections from one are taken for the same client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum ClientAddress {
     /// A process at a unix socket.
     Unix,
     /// A machine, or a network of 64 bits: one machine may use any address of that.
@@ -54,13 +58,15 @@ pub(crate) enum Address {
     Device(usize),
 }
 
-impl From<Peer> for Address {
-    fn from(peer: Peer) -> Address {
+impl From<Peer> for ClientAddress {
+    fn from(peer: Peer) -> ClientAddress {
         match peer {
-            Peer::Unix => Address::Unix,
+            Peer::Unix => ClientAddress::Unix,
             Peer::Tcp(address) => match address.ip().to_canonical() {
-                IpAddr::V6(ip) => Address::Ip(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into()),
-                ip => Address::Ip(ip),
+                IpAddr::V6(ip) => {
+                    ClientAddress::Ip(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into())
+                }
+                ip => ClientAddress::Ip(ip),
             },
         }
     }
@@ -69,10 +75,10 @@ impl From<Peer> for Address {
 /// A client that connects.
 #[derive(Debug)]
 pub(crate) struct Place {
-    pub(crate) address: Address,
+    pub(crate) address: ClientAddress,
     /// The peer, for reports.
     pub(crate) peer: Peer,
-    pub(crate) submitter: Arc<Submitter>,
+    pub(crate) submitter: Arc<SharedOwner>,
 }
 
 /// A connected client, for reports.
@@ -119,7 +125,7 @@ struct Owned {
 
 #[derive(Debug)]
 struct Former {
-    address: Address,
+    address: ClientAddress,
     owner: Owner,
     nr_draining: u32,
 }
@@ -231,7 +237,8 @@ impl Clients {
     }
 
     /// Gives a client its owner, unless it has one, and sets the limits of that owner. If the disk
-    /// can have no more, the client remains without one.
+    /// can have no more, the client remains without one: the limits of the export apply to it, and
+    /// its own do not.
     fn give_owner(&mut self, at: usize, parent: &Owner, limits: &ClientLimits) {
         let Clients { open, former, .. } = self;
         let client = &mut open[at];
@@ -271,9 +278,10 @@ impl Clients {
     /// Removes owners without a connection and without I/O, if each of their limits has its whole
     /// burst, or if there are too many.
     fn remove_rested(&mut self) {
-        let mut nr_more = self.former.len().saturating_sub(FORMER_MAX);
+        let nr_idle = self.former.iter().filter(|former| former.nr_draining == 0).count();
+        let mut nr_more = nr_idle.saturating_sub(FORMER_MAX);
         for former in std::mem::take(&mut self.former) {
-            let is_over = former.nr_draining == 0 && (former.owner.is_rested() || nr_more > 0);
+            let is_over = former.nr_draining == 0 && (former.owner.has_full_burst() || nr_more > 0);
             if !is_over {
                 self.former.push(former);
                 continue;

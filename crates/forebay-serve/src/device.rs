@@ -1,6 +1,6 @@
 //! Device for virtual machines: its configuration and its socket.
 
-use crate::clients::Submitter;
+use crate::clients::SharedOwner;
 use crate::config::{DeviceOptions, DeviceSocket};
 use crate::error::{ServeError, passed_socket};
 use crate::export::Export;
@@ -26,7 +26,7 @@ pub(crate) struct Device {
     /// Whether a refusal to register the memory of the front end was logged.
     pub(crate) refusal: Arc<AtomicBool>,
     /// The owner of the I/O of its rings.
-    pub(crate) submitter: Arc<Submitter>,
+    pub(crate) submitter: Arc<SharedOwner>,
 }
 
 impl Device {

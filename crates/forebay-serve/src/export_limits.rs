@@ -1,8 +1,8 @@
 //! Limits of an export: those of all its clients together, and those of each client.
 //!
 //! The keys are those of [`LIMIT_KEYS`] for the export. With `client_` before them they apply to
-//! each client, and `client_weight` is the share of each. The options of `forebay serve`, the
-//! control socket and its program all use [`ExportLimits::set_key`].
+//! each client, and `client_weight` is the share of each. `forebay serve --limits` uses
+//! [`ExportLimits::set_key`]. The control socket uses `change`, which applies several keys or none.
 
 use forebay::{BadLimit, LIMIT_KEYS, LimitKey, Limits, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
 
@@ -28,8 +28,8 @@ pub struct ExportLimits {
 pub struct ClientLimits {
     /// Rates, bursts and the latency goal.
     pub limits: Limits,
-    /// The share of the client among the clients of its export, 1 to 10,000. `None`: 100, as long
-    /// as no other key of clients is set; clients without any have no share of their own.
+    /// The share of the client among the clients of its export, 1 to 10,000. `None`: 100 if
+    /// another key of clients is set. Without any, clients are no owners and have no share.
     pub weight: Option<u32>,
 }
 
@@ -171,7 +171,7 @@ fn change(limits: &mut Limits, changes: &[(&str, Option<&str>)]) -> Result<(), B
 }
 
 fn set_keys(limits: &Limits) -> impl Iterator<Item = (&'static str, u64)> {
-    LIMIT_KEYS.iter().filter_map(move |limit| Some((limit.key, limit.get(limits)?.parse().ok()?)))
+    LIMIT_KEYS.iter().filter_map(move |limit| Some((limit.key, limit.number(limits)?)))
 }
 
 /// Returns the error for a key that does not exist.

@@ -4,7 +4,7 @@
 //! disk does not pass through the queues of owners, and costs no more than without this module.
 //! Owners of clients are below it ([`clients`](crate::clients)).
 
-use crate::clients::{ClientStats, Clients, Place, Submitter, add};
+use crate::clients::{ClientStats, Clients, Place, SharedOwner, add};
 use crate::export_limits::{ClientLimits, ExportLimits};
 use forebay::{Disk, Origin, Owner, OwnerError, OwnerStats, Priority};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,17 +39,14 @@ impl Tenant {
         Tenant { disk, name, priority, owner: OnceLock::new(), state: Mutex::default() }
     }
 
-    /// Returns the origin of I/O of the export that is of no client with an owner.
+    /// Returns the origin of I/O of a client: its owner, or that of the export if it has none.
     #[inline]
-    pub(crate) fn origin(&self) -> Origin {
-        let origin = self.owner.get().map_or(Origin::NONE, Owner::origin);
+    pub(crate) fn origin_of(&self, client: &SharedOwner) -> Origin {
+        let origin = match client.owner() {
+            0 => self.owner.get().map_or(Origin::NONE, Owner::origin),
+            owner => Origin::NONE.with_owner(owner),
+        };
         origin.with_priority(self.priority)
-    }
-
-    /// Returns the origin of I/O of the owner with this number.
-    #[inline]
-    pub(crate) fn origin_of(&self, owner: u32) -> Origin {
-        Origin::NONE.with_owner(owner).with_priority(self.priority)
     }
 
     /// Returns the limits, as they were set.
@@ -168,7 +165,7 @@ impl Tenant {
 pub(crate) struct Seat {
     tenant: Arc<Tenant>,
     id: u64,
-    submitter: Arc<Submitter>,
+    submitter: Arc<SharedOwner>,
     stage: Stage,
 }
 
@@ -183,10 +180,7 @@ impl Seat {
     /// Returns the origin of the client's I/O.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
-        match self.submitter.owner() {
-            0 => self.tenant.origin(),
-            owner => self.tenant.origin_of(owner),
-        }
+        self.tenant.origin_of(&self.submitter)
     }
 
     /// Records that the client is gone. Dropping this records that its I/O has ended.

@@ -353,9 +353,10 @@ impl Disk {
         IoFuture::new(Arc::clone(&self.shared), io)
     }
 
-    /// Sets how many requests each hardware context may have at the driver at once (the setting
-    /// `nr_requests`). Requests that are already there stay. At least one tag remains for I/O that
-    /// is not reserved, however low the number.
+    /// Sets how many tags each hardware context may have in use (the setting `nr_requests`).
+    /// Requests that have a tag keep it. At least one tag remains for I/O that is not reserved,
+    /// however low the number. With a scheduler, requests with a tag wait in it, and `device_depth`
+    /// of them may be at the driver at once.
     ///
     /// May be called while the disk is in use. A hardware context that a thread owns applies it at
     /// its next turn. [`Disk::info`] still returns the setting that the disk was opened with.
@@ -379,8 +380,8 @@ impl Disk {
     /// Returns the top-level owner of I/O with this name. Adds it if there is none: without limits,
     /// and with a weight of 100. See [`Owner`].
     ///
-    /// From then on all I/O of the disk passes through the queues of owners, which costs several
-    /// hundred instructions for each I/O.
+    /// From then on all I/O of the disk passes through the queues of owners, which costs about
+    /// 250 instructions for each I/O.
     ///
     /// # Errors
     /// Fails if the name is empty or that of a child of another owner, or if the disk emulates an
@@ -397,7 +398,8 @@ impl Disk {
 
     /// Sets the measure in which weights of owners divide the disk, while it is in use. Until then
     /// it is that of the keys `weight_by`, `cost_read_io_ns` and so on, and [`Disk::info`] still
-    /// returns these. Earlier I/O of an owner does not count any more. The cost applies with
+    /// returns these. I/O that was started before does not count for the
+    /// shares. The cost applies with
     /// [`WeightBy::Cost`](crate::WeightBy::Cost) only.
     ///
     /// Counterpart in Linux: `io.cost.model`, for cgroups.

@@ -131,8 +131,8 @@ impl Owner {
 
     /// Returns whether each of its own limits has its whole burst again, as for a new owner. While
     /// this is false, an owner that replaces this one could start more than its limits allow.
-    pub fn is_rested(&self) -> bool {
-        self.owner.is_rested(clock::now_ns())
+    pub fn has_full_burst(&self) -> bool {
+        self.owner.has_full_burst(clock::now_ns())
     }
 
     /// Removes the owner from its disk. I/O that waits for its limits goes on without any.

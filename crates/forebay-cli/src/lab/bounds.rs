@@ -1,7 +1,7 @@
 //! The bounds of the experiments in virtual time, as tests: the results are exact and
 //! deterministic.
 
-use super::published::{ANGLE, RUN, SMALL, TAGS, Tags};
+use super::published::{ROTATION, RUN, SMALL, TAGS, Tags};
 use super::rows::{Part, Row, metric};
 use super::virtual_time::{self, load};
 use forebay_sim::lab::{Measured, RunCosts, RunQueue, TagLoad, WakePolicy, measure_tags};
@@ -45,8 +45,8 @@ fn the_disk_that_turns_loses_an_eighth_to_a_sixth_with_batches_and_nothing_with_
 }
 
 #[test]
-fn a_disk_with_an_angle_fits_the_published_rows_too() {
-    check_iops(&ANGLE, 0.08..=0.15);
+fn a_disk_with_rotational_latency_fits_the_published_rows_too() {
+    check_iops(&ROTATION, 0.08..=0.15);
 }
 
 #[test]

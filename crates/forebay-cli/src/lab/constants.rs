@@ -6,7 +6,7 @@
 use forebay_sim::lab::{Costs, RunCosts};
 
 use super::flush::{LATE_NS, LATE_PER_MILLION};
-use super::published::ANGLE;
+use super::published::ROTATION;
 use super::rows::{Part, Row, metric};
 use super::virtual_time::{RUN_TAGS, device};
 
@@ -96,8 +96,8 @@ pub(super) fn of_part(experiment: &str, name: &str, part: Part) -> Vec<Constant>
     if part.is_measured() {
         return Vec::new();
     }
-    let mut all = match experiment == ANGLE.experiment {
-        true => of_angle(),
+    let mut all = match experiment == ROTATION.experiment {
+        true => of_rotation(),
         false => of_device(name),
     };
     match experiment {
@@ -200,16 +200,16 @@ fn of_device(name: &str) -> Vec<Constant> {
     all.collect()
 }
 
-/// Returns the constants of the disk with an angle.
-fn of_angle() -> Vec<Constant> {
-    const ROWS: &[Rows] = &[iops("tags-angle", "hdd", &["batch", "stash"], &[1, 24, 48, 72])];
+/// Returns the constants of the disk with rotational latency.
+fn of_rotation() -> Vec<Constant> {
+    const ROWS: &[Rows] = &[iops("tags-rotation", "hdd", &["batch", "stash"], &[1, 24, 48, 72])];
     let of = |&(name, value): &(&str, u64)| match name {
-        "turn_ns" => constant(ANGLE.device, name, value, &[], "7200 turns per minute"),
-        _ => constant(ANGLE.device, name, value, ROWS, "chosen together for these rows"),
+        "turn_ns" => constant(ROTATION.device, name, value, &[], "7200 turns per minute"),
+        _ => constant(ROTATION.device, name, value, ROWS, "chosen together for these rows"),
     };
-    let sorted = of_device(ANGLE.device).into_iter().filter(|it| it.name == "hdd.nr_sorted");
+    let sorted = of_device(ROTATION.device).into_iter().filter(|it| it.name == "hdd.nr_sorted");
     let sorted = sorted.map(|it| Constant { rows: &[], origin: "NCQ has 32 commands", ..it });
-    ANGLE.constants.iter().map(of).chain(sorted).collect()
+    ROTATION.constants.iter().map(of).chain(sorted).collect()
 }
 
 /// Returns the costs of job threads.
@@ -268,7 +268,7 @@ mod tests {
 
     const PARTS: [(&str, &str, Part); 11] = [
         ("tags", "hdd", Part::Virtual),
-        ("tags-angle", "hdd", Part::Virtual),
+        ("tags-rotation", "hdd", Part::Virtual),
         ("tags", "ssd-sas", Part::Virtual),
         ("tags", "nvme", Part::Virtual),
         ("tags-4k-256", "ssd-sas", Part::Virtual),
@@ -302,7 +302,7 @@ mod tests {
                     "run" => RUN.iter().any(|(depth, _)| *depth == x),
                     "flush-each" => (policy, x) == ("tail", FLUSH_THREADS),
                     name => {
-                        let mut tables = TAGS.iter().chain([&ANGLE]).chain(&SMALL);
+                        let mut tables = TAGS.iter().chain([&ROTATION]).chain(&SMALL);
                         let is_it = |it: &&super::super::published::Tags| {
                             (it.experiment, it.device) == (name, *device)
                         };

@@ -202,7 +202,7 @@ fn title(experiment: &'static str, device: &'static str) -> String {
     if let Some(title) = flush::title(experiment) {
         return title;
     }
-    let all = published::TAGS.iter().chain([&published::ANGLE]).chain(&published::SMALL);
+    let all = published::TAGS.iter().chain([&published::ROTATION]).chain(&published::SMALL);
     let mut all = all.filter(|table| (table.experiment, table.device) == (experiment, device));
     let Some(table) = all.next() else { return format!("{experiment}: {device}") };
     let reads = match table.block_bytes {
@@ -210,9 +210,9 @@ fn title(experiment: &'static str, device: &'static str) -> String {
         _ => "random reads of 1 MiB in requests of 256 KiB",
     };
     let (depth, nr_tags) = (table.depth, table.nr_tags);
-    let angle = match experiment == published::ANGLE.experiment {
-        true => " with a way for the arm and an angle",
+    let more = match experiment == published::ROTATION.experiment {
+        true => " with seeks by distance and rotational latency",
         false => "",
     };
-    format!("{experiment}: {device}{angle}, {reads}, {depth} in flight in all, {nr_tags} tags")
+    format!("{experiment}: {device}{more}, {reads}, {depth} in flight in all, {nr_tags} tags")
 }

@@ -17,9 +17,9 @@ pub(super) const MODELLED: &str = "modelled, and a fit by construction: four con
 const FITTED_DISK: &str = "a fit in part: the row of 1 job gives the sum of the disk's constants; \
      its division (32 commands, 1.9 ms, 1.6 ms for 256 KiB) was chosen to match these rows";
 
-/// The same on the disk with an angle.
-const FITTED_ANGLE: &str = "a fit in part: 7200 turns per minute are known; the shortest seek, the \
-     longest one and the rate were chosen to match these rows";
+/// The same on the disk with rotational latency.
+const FITTED_ROTATION: &str = "a fit in part: 7200 turns per minute are known; the shortest \
+     seek, the longest one and the rate were chosen to match these rows";
 
 /// The note on the mean wait if reads wait for tags.
 const LITTLE: &str = "by Little's law, the mean time of a read in the layer; a bound of twice this \
@@ -93,7 +93,7 @@ fn of_iops(row: &Row, table: &Tags) -> Option<String> {
     }
     if !row.is_over() {
         let is_fitted = table.device == "hdd" && row.policy == "batch" && row.x > 1;
-        let note = if table.constants.is_empty() { FITTED_DISK } else { FITTED_ANGLE };
+        let note = if table.constants.is_empty() { FITTED_DISK } else { FITTED_ROTATION };
         return is_fitted.then(|| note.to_owned());
     }
     Some(match (table.block_bytes, row.x) {

@@ -52,10 +52,11 @@ const HDD: Tags = Tags {
 };
 
 /// The same figures beside a disk whose seeks depend on the distance, and that turns 7200 times per
-/// minute. It was not published which part of the disk the reads covered. 2 ms is the additional
-/// time of the longest seek over a fiftieth of a disk for which 13.5 ms is that of the whole way.
-pub(super) const ANGLE: Tags = Tags {
-    experiment: "tags-angle",
+/// minute. It was not published which part of the disk the reads covered. The longest
+/// seek takes 2 ms more than the shortest one. If that is 13.5 ms over the whole disk, and grows
+/// with the square root of the distance, it is 2 ms over a fiftieth of the disk.
+pub(super) const ROTATION: Tags = Tags {
+    experiment: "tags-rotation",
     constants: &[
         ("seek_ns", 700_000),
         ("bytes_per_s", 205_000_000),

@@ -43,7 +43,7 @@ pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {
 
 /// Returns the tables of all devices, or of one.
 fn tables(device: Option<&str>) -> impl Iterator<Item = &'static Tags> {
-    let all = published::TAGS.iter().chain([&published::ANGLE]).chain(&published::SMALL);
+    let all = published::TAGS.iter().chain([&published::ROTATION]).chain(&published::SMALL);
     all.filter(move |table| device.is_none_or(|name| name == table.device))
 }
 

@@ -84,11 +84,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TEXT")]
     description: Vec<String>,
     /// Limits on the I/O of an export, such as iops=500,write_bps=10m; repeat it for several disks,
-    /// in their order. Keys: iops, bps, read_iops, read_bps, write_iops, write_bps, and each with
-    /// _burst. With client_ before them, they limit each connection by itself, as in
-    /// client_iops=100. client_weight, 1 to 10000, is the share of each connection among those of
-    /// the export. client_latency_target_us is a latency goal; it affects connections with a looser
-    /// goal, or none (forebay control --client) [default: none]
+    /// in their order. Keys: iops, bps, read_iops, read_bps, write_iops, write_bps, each also with
+    /// _burst, and latency_target_us. With client_ before it, a key applies to each connection, as
+    /// in client_iops=100. client_weight, 1 to 10000, is the share of each connection among those
+    /// of the export. A latency goal holds back owners of the same disk that have a looser goal, or
+    /// none (forebay control --client) [default: none]
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
     limits: Vec<ExportLimits>,
     /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the

@@ -57,7 +57,7 @@ impl Policy {
     ///
     /// # Errors
     /// Returns an error, and changes nothing, if it is another key, or if the value is bad for it.
-    pub fn set_key_of(&mut self, keys: &[&str], key: &str, value: &str) -> Result<(), BadSetting> {
+    pub fn set_key_in(&mut self, keys: &[&str], key: &str, value: &str) -> Result<(), BadSetting> {
         let expected = match Knob::named(key).filter(|_| keys.contains(&key)) {
             Some(knob) if knob.set(self, value) => return Ok(()),
             Some(knob) => knob.values.expected(),
@@ -74,7 +74,7 @@ impl Scheduling {
     /// Returns an error, and changes nothing, if it is another key, or if the value is bad for it.
     pub fn set_key(&mut self, key: &str, value: &str) -> Result<(), BadSetting> {
         let mut policy = Policy::default().with_scheduling(*self);
-        policy.set_key_of(&SCHEDULER_KEYS, key, value)?;
+        policy.set_key_in(&SCHEDULER_KEYS, key, value)?;
         *self = policy.scheduling();
         Ok(())
     }

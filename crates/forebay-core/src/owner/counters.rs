@@ -72,17 +72,19 @@ pub static OWNER_COUNTERS: [OwnerCounter; 10] = [
         "I/Os that a limit held back, or the latency goal of another owner.",
         |stats| Some(stats.limit_waits),
     ),
-    OwnerCounter::new("limit_wait_ns", "How long these held them back.", |stats| {
-        Some(stats.limit_wait_ns)
-    }),
+    OwnerCounter::new(
+        "limit_wait_ns",
+        "How long limits and latency goals of others held I/Os back.",
+        |stats| Some(stats.limit_wait_ns),
+    ),
     OwnerCounter::new("tag_waits", "I/Os that waited for a tag.", |stats| Some(stats.tag_waits)),
-    OwnerCounter::new("tag_wait_ns", "How long they waited for it.", |stats| {
+    OwnerCounter::new("tag_wait_ns", "How long I/Os waited for tags.", |stats| {
         Some(stats.tag_wait_ns)
     }),
     OwnerCounter::new("scheduler_waits", "I/Os that waited in the I/O scheduler.", |stats| {
         Some(stats.scheduler_waits)
     }),
-    OwnerCounter::new("scheduler_wait_ns", "How long they waited there.", |stats| {
+    OwnerCounter::new("scheduler_wait_ns", "How long I/Os waited in the I/O scheduler.", |stats| {
         Some(stats.scheduler_wait_ns)
     }),
     OwnerCounter::new("missed_windows", "Windows that missed the latency goal.", |stats| {

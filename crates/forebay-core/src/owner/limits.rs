@@ -348,14 +348,18 @@ impl LimitKey {
         }
     }
 
-    /// Returns the value, as [`set`](LimitKey::set) takes it. `None` if it is not set.
-    pub fn get(&self, limits: &Limits) -> Option<String> {
-        let number = match self.part {
+    /// Returns the value. `None` if it is not set.
+    pub fn number(&self, limits: &Limits) -> Option<u64> {
+        match self.part {
             Part::Rate(which) => Some(which.of(limits).per_s).filter(|per_s| *per_s > 0),
             Part::Burst(which) => which.of(limits).burst,
             Part::LatencyTarget => Some(limits.latency_target_us).filter(|target| *target > 0),
-        };
-        number.map(|number| number.to_string())
+        }
+    }
+
+    /// Returns the value, as [`set`](LimitKey::set) takes it. `None` if it is not set.
+    pub fn get(&self, limits: &Limits) -> Option<String> {
+        self.number(limits).map(|number| number.to_string())
     }
 
     /// Returns a description of the default.

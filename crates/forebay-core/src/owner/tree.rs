@@ -230,7 +230,7 @@ impl Owner {
     }
 
     /// Returns whether each of its own limits has its whole burst, as for a new owner.
-    pub fn is_rested(&self, now_ns: u64) -> bool {
+    pub fn has_full_burst(&self, now_ns: u64) -> bool {
         self.buckets.iter().all(|bucket| bucket.is_full(now_ns))
     }
 

@@ -59,7 +59,7 @@ enum Out {
     Earlier,
 }
 
-/// Each scheduler. A call is a jump by number, and no pointer is followed. The functions of
+/// Each scheduler. A call is a `match`, not a virtual call. Only `Bfq` is boxed. The functions of
 /// `mq-deadline` are inlined there, those of the others are calls.
 // The number is a byte of its own: to derive it from another field would cost more in each call.
 #[derive(Debug)]

@@ -11,21 +11,18 @@
 //!   disconnects. The keys have no `client_` then. Later changes for each client leave it as it is.
 //!
 //! EXPORT is `{"export": NAME, "limits": {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER,
-//! "clients": [CLIENT, ...]}`, with the limits that are set, and at most [`CLIENTS_MAX`] clients,
-//! the oldest first. CLIENT is `{"client": NUMBER, "peer": TEXT, "stats": {...}}`, with the number
-//! of its connection, and with `"limits"` if it has its own. Its stats are `null` while clients
-//! have no limits. Those of the export include all clients. Times are nanoseconds. The depth in
-//! `stats` is `null` without a limit. A request that fails returns `{"error": TEXT}`, and changes
-//! nothing.
+//! "clients": [CLIENT, ...]}`, with the limits that are set, and at most [`LISTED_CLIENTS_MAX`]
+//! clients, the oldest first. CLIENT is `{"client": NUMBER, "peer": TEXT, "stats": {...}}`, with
+//! the number of its connection, and with `"limits"` if it has its own. Its stats are `null` while
+//! clients have no limits, or if the disk can have no more owners. Those of the export include all
+//! clients. Times are nanoseconds. The depth in `stats` is `null` without a limit. A request that
+//! fails returns `{"error": TEXT}`, and changes nothing.
 
-use crate::clients::ClientStats;
+use crate::clients::{ClientStats, LISTED_CLIENTS_MAX};
 use crate::export::Export;
 use crate::tenant::Tenant;
-use forebay::OwnerStats;
+use forebay::{OWNER_COUNTERS, OwnerStats};
 use serde_json::{Map, Value, json};
-
-/// Most clients in the description of an export.
-const CLIENTS_MAX: usize = 100;
 
 /// A request.
 #[derive(Debug, PartialEq)]
@@ -109,7 +106,7 @@ impl Changes {
 /// Returns the description of an export.
 pub(super) fn describe(export: &Export) -> Value {
     let tenant = &export.tenant;
-    let (clients, nr_clients) = tenant.clients(CLIENTS_MAX);
+    let (clients, nr_clients) = tenant.clients(LISTED_CLIENTS_MAX);
     let clients: Vec<_> = clients.iter().map(describe_client).collect();
     json!({
         "export": export.name,
@@ -134,16 +131,6 @@ fn object(keys: Vec<(String, u64)>) -> Map<String, Value> {
 }
 
 fn describe_stats(stats: &OwnerStats) -> Value {
-    json!({
-        "ios": stats.ios,
-        "bytes": stats.bytes,
-        "limit_waits": stats.limit_waits,
-        "limit_wait_ns": stats.limit_wait_ns,
-        "tag_waits": stats.tag_waits,
-        "tag_wait_ns": stats.tag_wait_ns,
-        "scheduler_waits": stats.scheduler_waits,
-        "scheduler_wait_ns": stats.scheduler_wait_ns,
-        "missed_windows": stats.missed_windows,
-        "depth": stats.depth,
-    })
+    let counters = OWNER_COUNTERS.iter();
+    counters.map(|counter| (counter.name.to_owned(), json!(counter.of(stats)))).collect()
 }

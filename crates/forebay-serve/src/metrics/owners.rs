@@ -6,10 +6,7 @@ use forebay::{LIMIT_KEYS, OwnerStats};
 
 use super::families::{Families, Name, Value};
 use super::registry::CountedExport;
-use crate::clients::is_client;
-
-/// Most clients of an export that are shown, the oldest first.
-const CLIENTS_MAX: usize = 100;
+use crate::clients::{LISTED_CLIENTS_MAX, is_client};
 
 /// A counter of an owner.
 struct Figure {
@@ -17,107 +14,78 @@ struct Figure {
     value: fn(&OwnerStats) -> Value,
 }
 
-const FIGURES: [Figure; 9] = [
-    Figure {
-        name: Name::of("forebay_owner_ios", "I/Os started."),
-        value: |stats| Value::Whole(stats.ios),
-    },
-    Figure {
-        name: Name::bytes("forebay_owner_io", "Bytes of the I/Os started."),
-        value: |stats| Value::Whole(stats.bytes),
-    },
-    Figure {
-        name: Name::of("forebay_owner_limit_waits", "I/Os that a limit held back."),
-        value: |stats| Value::Whole(stats.limit_waits),
-    },
-    Figure {
-        name: Name::seconds("forebay_owner_limit_wait", "Total time that limits held I/Os back."),
-        value: |stats| Value::from_ns(stats.limit_wait_ns),
-    },
-    Figure {
-        name: Name::of("forebay_owner_tag_waits", "I/Os that waited for a tag."),
-        value: |stats| Value::Whole(stats.tag_waits),
-    },
-    Figure {
-        name: Name::seconds("forebay_owner_tag_wait", "Total time that I/Os waited for a tag."),
-        value: |stats| Value::from_ns(stats.tag_wait_ns),
-    },
-    Figure {
-        name: Name::of("forebay_owner_scheduler_waits", "I/Os that waited in the I/O scheduler."),
-        value: |stats| Value::Whole(stats.scheduler_waits),
-    },
-    Figure {
-        name: Name::seconds(
-            "forebay_owner_scheduler_wait",
-            "Total time that I/Os waited in the I/O scheduler.",
-        ),
-        value: |stats| Value::from_ns(stats.scheduler_wait_ns),
-    },
-    Figure {
-        name: Name::of("forebay_owner_missed_windows", "Windows that missed the latency goal."),
-        value: |stats| Value::Whole(stats.missed_windows),
-    },
-];
+/// Declares the counters of owners as metrics, with the beginning of their names and what they
+/// count.
+macro_rules! figures {
+    ($prefix:literal, $ios:literal) => {
+        [
+            Figure {
+                name: Name::of(concat!($prefix, "_ios"), concat!($ios, " started.")),
+                value: |stats| Value::Whole(stats.ios),
+            },
+            Figure {
+                name: Name::bytes(
+                    concat!($prefix, "_io"),
+                    concat!("Bytes of the ", $ios, " started."),
+                ),
+                value: |stats| Value::Whole(stats.bytes),
+            },
+            Figure {
+                name: Name::of(
+                    concat!($prefix, "_limit_waits"),
+                    concat!($ios, " that a limit held back, or the latency goal of another owner."),
+                ),
+                value: |stats| Value::Whole(stats.limit_waits),
+            },
+            Figure {
+                name: Name::seconds(
+                    concat!($prefix, "_limit_wait"),
+                    concat!("Total time that these held back ", $ios, "."),
+                ),
+                value: |stats| Value::from_ns(stats.limit_wait_ns),
+            },
+            Figure {
+                name: Name::of(
+                    concat!($prefix, "_tag_waits"),
+                    concat!($ios, " that waited for a tag."),
+                ),
+                value: |stats| Value::Whole(stats.tag_waits),
+            },
+            Figure {
+                name: Name::seconds(
+                    concat!($prefix, "_tag_wait"),
+                    concat!("Total time that ", $ios, " waited for a tag."),
+                ),
+                value: |stats| Value::from_ns(stats.tag_wait_ns),
+            },
+            Figure {
+                name: Name::of(
+                    concat!($prefix, "_scheduler_waits"),
+                    concat!($ios, " that waited in the I/O scheduler."),
+                ),
+                value: |stats| Value::Whole(stats.scheduler_waits),
+            },
+            Figure {
+                name: Name::seconds(
+                    concat!($prefix, "_scheduler_wait"),
+                    concat!("Total time that ", $ios, " waited in the I/O scheduler."),
+                ),
+                value: |stats| Value::from_ns(stats.scheduler_wait_ns),
+            },
+            Figure {
+                name: Name::of(
+                    concat!($prefix, "_missed_windows"),
+                    concat!("Windows of ", $ios, " that missed the latency goal."),
+                ),
+                value: |stats| Value::Whole(stats.missed_windows),
+            },
+        ]
+    };
+}
 
-const CLIENT_FIGURES: [Figure; 9] = [
-    Figure {
-        name: Name::of("forebay_connection_ios", "I/Os of an open connection started."),
-        value: |stats| Value::Whole(stats.ios),
-    },
-    Figure {
-        name: Name::bytes("forebay_connection_io", "Bytes of the I/Os started."),
-        value: |stats| Value::Whole(stats.bytes),
-    },
-    Figure {
-        name: Name::of(
-            "forebay_connection_limit_waits",
-            "I/Os of an open connection that a limit held back.",
-        ),
-        value: |stats| Value::Whole(stats.limit_waits),
-    },
-    Figure {
-        name: Name::seconds(
-            "forebay_connection_limit_wait",
-            "Total time that limits held I/Os of an open connection back.",
-        ),
-        value: |stats| Value::from_ns(stats.limit_wait_ns),
-    },
-    Figure {
-        name: Name::of(
-            "forebay_connection_tag_waits",
-            "I/Os of an open connection that waited for a tag.",
-        ),
-        value: |stats| Value::Whole(stats.tag_waits),
-    },
-    Figure {
-        name: Name::seconds(
-            "forebay_connection_tag_wait",
-            "Total time that I/Os of an open connection waited for a tag.",
-        ),
-        value: |stats| Value::from_ns(stats.tag_wait_ns),
-    },
-    Figure {
-        name: Name::of(
-            "forebay_connection_scheduler_waits",
-            "I/Os of an open connection that waited in the I/O scheduler.",
-        ),
-        value: |stats| Value::Whole(stats.scheduler_waits),
-    },
-    Figure {
-        name: Name::seconds(
-            "forebay_connection_scheduler_wait",
-            "Total time that I/Os of an open connection waited in the I/O scheduler.",
-        ),
-        value: |stats| Value::from_ns(stats.scheduler_wait_ns),
-    },
-    Figure {
-        name: Name::of(
-            "forebay_connection_missed_windows",
-            "Windows in which an open connection missed its latency goal.",
-        ),
-        value: |stats| Value::Whole(stats.missed_windows),
-    },
-];
+const FIGURES: [Figure; 9] = figures!("forebay_owner", "I/Os");
+
+const CLIENT_FIGURES: [Figure; 9] = figures!("forebay_connection", "I/Os of an open connection");
 
 /// Writes the metrics of all owners of all disks. Disks without owners have none. Owners of clients
 /// are part of that of their export, and shown by connection.
@@ -146,7 +114,7 @@ pub(super) fn encode(families: &mut Families<'_>, exports: &[CountedExport]) -> 
     let limits = owners.iter().flat_map(|(device, owner)| {
         let limits = owner.limits();
         LIMIT_KEYS.iter().filter_map(move |limit| {
-            let value = limit.get(&limits)?.parse().ok()?;
+            let value = limit.number(&limits)?;
             let labels =
                 [("device", device.as_str()), ("owner", owner.name()), ("limit", limit.key)];
             Some((labels, Value::Whole(value)))
@@ -174,7 +142,7 @@ pub(super) fn encode(families: &mut Families<'_>, exports: &[CountedExport]) -> 
 fn encode_clients(families: &mut Families<'_>, exports: &[CountedExport]) -> fmt::Result {
     let mut clients = Vec::new();
     for export in exports {
-        let (listed, _) = export.tenant.clients(CLIENTS_MAX);
+        let (listed, _) = export.tenant.clients(LISTED_CLIENTS_MAX);
         clients.extend(listed.into_iter().filter_map(|client| {
             let labels = [("connection", client.id.to_string()), ("device", export.name.clone())];
             Some((labels, client.stats?))

@@ -1,7 +1,7 @@
 //! Owners of an export and of its clients.
 
 use super::*;
-use crate::clients::Address;
+use crate::clients::{ClientAddress, SharedOwner};
 use crate::listen::Peer;
 use forebay::{Limits, Rate};
 use std::net::SocketAddr;
@@ -25,12 +25,17 @@ fn of_clients(per_s: u64) -> ExportLimits {
     limits
 }
 
+/// Returns the origin of I/O of a client without an owner.
+fn origin(tenant: &Tenant) -> Origin {
+    tenant.origin_of(&SharedOwner::default())
+}
+
 fn connect(tenant: &Arc<Tenant>, id: u64) -> Seat {
     connect_from(tenant, id, Peer::Unix)
 }
 
 fn connect_from(tenant: &Arc<Tenant>, id: u64, peer: Peer) -> Seat {
-    let address = Address::from(peer);
+    let address = ClientAddress::from(peer);
     tenant.connect(id, Place { address, peer, submitter: Arc::default() })
 }
 
@@ -65,10 +70,10 @@ fn burst(disk: &Disk, seat: &Seat) -> u64 {
 fn export_is_an_owner_once_it_has_a_limit() {
     let (disk, tenant) = tenant("ram:1M");
     tenant.change_limits(&[]).expect("good limits");
-    assert_eq!((tenant.origin(), disk.owners().len()), (Origin::NONE, 0));
+    assert_eq!((origin(&tenant), disk.owners().len()), (Origin::NONE, 0));
     let limits = ExportLimits::from(iops(5, 1));
     tenant.set_limits(&limits).expect("good limits");
-    assert_eq!((tenant.origin().owner(), tenant.limits()), (1, limits));
+    assert_eq!((origin(&tenant).owner(), tenant.limits()), (1, limits));
     assert_eq!(names(&disk), ["export:a"]);
     tenant.lift_limits();
     let owners = disk.owners();
@@ -197,7 +202,7 @@ fn weights_of_clients_are_refused_on_a_disk_with_several_contexts() {
     let change = [("client_weight".to_owned(), Some("7".to_owned()))];
     let error = tenant.change_limits(&change).expect_err("no weights").to_string();
     assert!(error.contains("use nr_hw_queues=1"), "{error}");
-    assert_eq!((tenant.limits(), tenant.origin()), (ExportLimits::default(), Origin::NONE));
+    assert_eq!((tenant.limits(), origin(&tenant)), (ExportLimits::default(), Origin::NONE));
     // Limits need no weight.
     tenant.set_limits(&of_clients(1)).expect("good limits");
     let seat = connect(&tenant, 1);

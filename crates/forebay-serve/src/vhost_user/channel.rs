@@ -2,7 +2,7 @@
 
 use super::connections::{ConnectionQueue, FIRST_MESSAGE, PendingConnection};
 use super::ring::ThreadCommand;
-use crate::clients::{Address, Place};
+use crate::clients::{ClientAddress, Place};
 use crate::export::Export;
 use crate::inbox::Inbox;
 use crate::listen::Peer;
@@ -43,7 +43,8 @@ impl Channel {
         // Each connection has other memory. No ring runs now.
         device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
-        let (address, submitter) = (Address::Device(self.device), Arc::clone(&device.submitter));
+        let (address, submitter) =
+            (ClientAddress::Device(self.device), Arc::clone(&device.submitter));
         let seat = tenant.connect(id, Place { address, peer: Peer::Unix, submitter });
         let rings = Connection { channel: self, id };
         let ended = self.connections.await_first_message(&stream, FIRST_MESSAGE).and_then(|()| {

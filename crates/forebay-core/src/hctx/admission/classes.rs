@@ -113,9 +113,9 @@ impl TagClasses {
         }
     }
 
-    /// Moves the oldest request that is no read to the head of the backlog, unless the one before
-    /// it, or the rest of a split bio, is there. Those that wait here were before all others.
-    /// Returns whether it did.
+    /// Moves the oldest request that is no read to the head of the backlog, unless an older one is
+    /// there: one that was moved before, or the rest of a split bio. Requests that were never kept
+    /// here are younger. Returns whether it did.
     pub(super) fn move_write(&mut self, backlog: &mut VecDeque<Request>) -> bool {
         if self.writes.is_empty() {
             return false;

@@ -40,18 +40,18 @@ fn io_without_limits_is_free() {
 }
 
 #[test]
-fn owner_is_rested_once_each_of_its_own_limits_has_its_burst() {
+fn owner_has_full_burst_once_each_of_its_own_limits_has() {
     let (root, child) = of_two();
-    assert!(child.is_rested(0));
+    assert!(child.has_full_burst(0));
     limit(&root, |limits| limits.both.iops = Rate { per_s: 1, burst: Some(0) });
     limit(&child, |limits| limits.both.iops = Rate { per_s: 10, burst: Some(2) });
     limit(&child, |limits| limits.read.bps = Rate { per_s: 1000, burst: Some(0) });
-    assert!(child.is_rested(0));
+    assert!(child.has_full_burst(0));
     child.charge(Op::Read, 1, 500, 0).expect("full");
-    assert_eq!((child.is_rested(S / 2 - 1), child.is_rested(S / 2)), (false, true));
+    assert_eq!((child.has_full_burst(S / 2 - 1), child.has_full_burst(S / 2)), (false, true));
     child.charge(Op::Write, 3, 1, S).expect("the root has paid");
-    assert!(!child.is_rested(S + 3 * S / 10 - 1_000_000));
-    assert!(child.is_rested(S + 3 * S / 10) && !root.is_rested(S + 3 * S / 10));
+    assert!(!child.has_full_burst(S + 3 * S / 10 - 1_000_000));
+    assert!(child.has_full_burst(S + 3 * S / 10) && !root.has_full_burst(S + 3 * S / 10));
 }
 
 #[test]

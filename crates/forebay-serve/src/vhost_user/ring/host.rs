@@ -145,10 +145,7 @@ impl Host for RingHost {
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
         let tenant = &self.common.shared().exports[self.place.export].tenant;
-        let origin = match self.place.submitter.owner() {
-            0 => tenant.origin(),
-            owner => tenant.origin_of(owner),
-        };
+        let origin = tenant.origin_of(&self.place.submitter);
         self.queue.submit(io, origin, now_ns)
     }
 

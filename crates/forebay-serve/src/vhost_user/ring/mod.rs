@@ -19,7 +19,7 @@ mod registered;
 pub(crate) use self::command::ThreadCommand;
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
-use crate::clients::Submitter;
+use crate::clients::SharedOwner;
 use crate::host::{HostBase, thread_cpu_ns};
 use crate::inbox::Inbox;
 use crate::metrics::RingCounters;
@@ -67,7 +67,7 @@ pub(crate) struct RingPlace {
     /// Whether a refusal to register memory was logged, for all rings of the device.
     pub(crate) refusal: Arc<AtomicBool>,
     /// The owner of the I/O of all rings of the device.
-    pub(crate) submitter: Arc<Submitter>,
+    pub(crate) submitter: Arc<SharedOwner>,
     /// Counters of this ring.
     pub(crate) counters: Arc<RingCounters>,
 }
