@@ -87,13 +87,19 @@ impl Tenant {
 
     /// Returns the owner of the export, below which clients may have these limits.
     fn owner_for(&self, client: &ClientLimits) -> Result<Owner, OwnerError> {
-        let owner = match self.owner.get() {
-            Some(owner) => owner.clone(),
-            None => self.disk.owner(&self.name)?,
-        };
-        if client.weight.is_some() {
-            // Fails if the disk can have no weights.
-            owner.set_weight(owner.weight())?;
+        if let Some(owner) = self.owner.get() {
+            check_weight(owner, client)?;
+            return Ok(owner.clone());
+        }
+        // Another server of the process may have an export of this name on the same disk.
+        let is_new = self.disk.owners().iter().all(|owner| owner.name() != self.name);
+        let owner = self.disk.owner(&self.name)?;
+        if let Err(error) = check_weight(&owner, client) {
+            // It would cost each I/O something, although the limits are refused.
+            if is_new {
+                let _ = owner.remove();
+            }
+            return Err(error);
         }
         Ok(self.owner.get_or_init(|| owner).clone())
     }
@@ -158,6 +164,11 @@ impl Tenant {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Checks that the disk can have weights, if clients have some.
+fn check_weight(owner: &Owner, client: &ClientLimits) -> Result<(), OwnerError> {
+    if client.weight.is_some() { owner.set_weight(owner.weight()) } else { Ok(()) }
 }
 
 /// A client of an export, from its choice of the export until its last I/O has ended.

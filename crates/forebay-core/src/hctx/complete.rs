@@ -125,8 +125,8 @@ impl Turn<'_> {
         self.settle(tag, After::Again(rq));
     }
 
-    /// Puts the rest of a refused request in front of the others. It needs a tag of its own, and is
-    /// charged to its owner again. A NOWAIT request could have to wait for that, so it ends.
+    /// Puts the rest of a refused request in front of the others. It needs a tag of its own, and
+    /// was charged to its owner. A NOWAIT request could have to wait for the tag, so it ends.
     fn refuse_rest(&mut self, rest: Request) {
         if rest.is_nowait() {
             return self.answer(rest, BlockStatus::Again);
@@ -225,6 +225,8 @@ impl Turn<'_> {
             // Not all of the request is covered, so it has another bio.
             if covered == head_len {
                 self.end_head(&mut rq);
+                // Discards merge without being neighbours.
+                rq.start = rq.first().bio.start;
             }
         }
         if is_doubtful && !self.may_retry(tag, &mut rq) {
@@ -275,8 +277,9 @@ impl Turn<'_> {
         let (skip, head_len) = (rq.skip, rq.head_len(&hctx.splits));
         rq.head_mut(&mut hctx.splits).mark(skip, Some(status));
         rq.len -= head_len;
-        rq.start += head_len;
         self.end_head(rq);
+        // Discards merge without being neighbours.
+        rq.start = rq.first().bio.start;
     }
 
     /// Enters the request's range among the retries (A1), unless an overlapping write may have been

@@ -328,6 +328,11 @@ impl Request {
             len: self.len - len,
             nr_bios: self.nr_bios - nr_bios,
             skip: 0,
+            // None of its bytes was moved: a request whose bytes are in doubt is a retry, and is
+            // not cut.
+            was_issued: false,
+            // It is older than those that make way for reads.
+            was_held: true,
             joined_back: None,
             ..self.0.rq
         };

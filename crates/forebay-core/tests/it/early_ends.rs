@@ -3,6 +3,7 @@
 use crate::common::{Bench, limits};
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Gates, Issue, Op, Policy, QueueLimits, QueuedBio,
+    SchedulerPolicy,
 };
 
 const LIMIT_NS: u64 = 10_000;
@@ -516,6 +517,48 @@ fn repeat_of_a_merged_write_continues_behind_the_bio_that_overlaps_a_given_up_wr
         bench.complete(1, Ok(PAGE));
     }
     assert_eq!(bench.ends(), [(10, Ok(PAGE)), (11, GONE), (12, Ok(PAGE))]);
+}
+
+#[test]
+fn rest_of_a_short_read_that_overlaps_a_given_up_write_merges_in_the_scheduler() {
+    let policy = Policy::default().queue_depth(8).nr_requests(Some(8)).device_depth(Some(2));
+    let policy = policy.scheduler(SchedulerPolicy::MqDeadline);
+    let policy = policy.io_timeout_ns(LIMIT_NS).io_timeout_grace_ns(GRACE_NS);
+    let mut bench = Bench::new(limits(), policy);
+    bench.issue(Op::Write, BioFlags::OWNED, 13 * PAGE, PAGE, 99);
+    bench.turn_after(LIMIT_NS);
+    // The limit of this one begins later.
+    bench.plug_each(Op::Read, 10..15);
+    bench.unplug();
+    bench.turn_after(GRACE_NS);
+    assert_eq!(bench.ends(), [(99, LATE)]);
+    bench.queue.device.revive();
+    for page in [15, 60] {
+        bench.issue(Op::Read, BioFlags::NONE, page * PAGE, PAGE, page);
+    }
+    let nth = bench.toy.running.len() - 1;
+    bench.complete(nth, Ok(PAGE));
+    while bench.toy.running.len() > 1 {
+        let seen = &bench.toy.seen[bench.toy.running[1]];
+        let len = seen.len;
+        bench.complete(1, Ok(len));
+    }
+    let mut ends = bench.ends();
+    ends.sort_by_key(|(page, _)| *page);
+    let of_page = |page| (page, if page == 13 { GONE } else { Ok(PAGE) });
+    assert_eq!(ends, [10, 11, 12, 13, 14, 15, 60].map(of_page));
+}
+
+#[test]
+fn rest_of_merged_discards_begins_at_its_own_range() {
+    let limits = limits().discard_granularity(4096).max_discard_sectors(1 << 20);
+    let mut bench = bench(limits.max_discard_segments(8));
+    with_quarantined(&mut bench, 20);
+    bench.plug_each(Op::Discard, [20, 40]);
+    bench.unplug();
+    bench.finish_running();
+    assert_eq!(bench.ends(), [(20, GONE), (40, Ok(PAGE))]);
+    assert_eq!(bench.toy.issued(), [(Op::Discard, 40 * PAGE, PAGE)]);
 }
 
 #[test]

@@ -203,6 +203,7 @@ fn weights_of_clients_are_refused_on_a_disk_with_several_contexts() {
     let error = tenant.change_limits(&change).expect_err("no weights").to_string();
     assert!(error.contains("use nr_hw_queues=1"), "{error}");
     assert_eq!((tenant.limits(), origin(&tenant)), (ExportLimits::default(), Origin::NONE));
+    assert!(disk.owners().is_empty(), "nothing is changed");
     // Limits need no weight.
     tenant.set_limits(&of_clients(1)).expect("good limits");
     let seat = connect(&tenant, 1);

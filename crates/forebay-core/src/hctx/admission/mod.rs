@@ -289,7 +289,9 @@ impl HardwareContext {
     #[inline]
     pub(super) fn count_owners_scheduler_wait(&self, rq: &Request, now: u64) {
         let owner = rq.origin.owner();
+        // A turn may have received no time.
         if owner != 0
+            && rq.tagged_ns != 0
             && now > rq.tagged_ns
             && let Some(owned) = self.owned()
         {
