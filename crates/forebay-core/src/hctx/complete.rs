@@ -125,9 +125,16 @@ impl Turn<'_> {
         self.settle(tag, After::Again(rq));
     }
 
-    /// Puts the rest of a refused request in front of the others. It needs a tag of its own, and
-    /// was charged to its owner. A NOWAIT request could have to wait for the tag, so it ends.
-    fn refuse_rest(&mut self, rest: Request) {
+    /// Ends the bios at the beginning of the rest of a refused request that overlap too, and puts
+    /// the others in front of the backlog. They need a tag of their own, and were charged to their
+    /// owner. A NOWAIT request could have to wait for the tag, so it ends.
+    fn refuse_rest(&mut self, mut rest: Request) {
+        while self.hctx.is_head_quarantined(&rest) {
+            if rest.nr_bios == 1 {
+                return self.answer(rest, BlockStatus::Offline);
+            }
+            self.fail_head(&mut rest, BlockStatus::Offline);
+        }
         if rest.is_nowait() {
             return self.answer(rest, BlockStatus::Again);
         }

@@ -5,7 +5,8 @@
 //! - a bio that needs a flush first;
 //! - a bio with a tag class of its own: it may use tags that others may not, or the reverse;
 //! - on a device that fails, any bio, while a retry of the same place is under way. Hence the
-//!   bound.
+//!   bound;
+//! - after a command was given up, bios of a merged request that is taken apart (H6).
 //!
 //! If threads wait for tags instead of their bios, each thread's own bios are in order. A scheduler
 //! has an order of its own, so disks with one are not checked here. Nor are those with owners,
@@ -72,6 +73,11 @@ impl Order {
             is_scheduled: !policy.scheduler.is_none(),
             has_owners: false,
         }
+    }
+
+    /// Allows so many bios to overtake another one from now on.
+    pub(crate) fn allow(&mut self, bound: u64) {
+        self.bound = self.bound.max(bound);
     }
 
     /// Checks no order from now on: a scheduler may be chosen.

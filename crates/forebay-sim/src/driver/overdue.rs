@@ -5,6 +5,7 @@
 
 use super::{DriverState, Row};
 use crate::check::{Broken, Checks, Verdict, broken, rules};
+use crate::scenario::OVERTAKEN_MAX_WITH_FAULTS;
 use forebay_core::{BlockStatus, MemoryHold, Op};
 use std::sync::Arc;
 
@@ -59,6 +60,7 @@ impl DriverState {
                 continue;
             }
             self.nr_given_up += 1;
+            checks.order.allow(OVERTAKEN_MAX_WITH_FAULTS);
             checks.bios.failed(row.command.op, BlockStatus::Timeout);
             if is_file && row.is_fua {
                 checks.bios.flush_failed(BlockStatus::Timeout);
