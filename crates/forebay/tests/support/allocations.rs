@@ -12,7 +12,8 @@ use std::sync::Barrier;
 const DEPTH: usize = 64;
 /// I/Os that each thread keeps in flight in a warm-up.
 const DEPTH_OF_WARM_UP: usize = 2 * DEPTH;
-const NR_WARM_UPS: usize = 2;
+/// Threads and contexts exchange their lists, and each list has to grow once.
+const NR_WARM_UPS: usize = 6;
 /// Passes after the warm-ups, in which nothing may allocate.
 const NR_PASSES: usize = 3;
 const NR_ROUNDS: u64 = 120;
