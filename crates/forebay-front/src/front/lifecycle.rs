@@ -141,7 +141,8 @@ impl<S: Session> Front<S> {
         let link = session.link_mut();
         let ending = link.ending().cloned();
         let (ending, opened_ns) = (ending.as_ref(), link.opened_ns());
-        let nr_at_disk = self.desk.nr_at_disk(key);
+        // Without an export it has no I/O, and a client may come and go often.
+        let nr_at_disk = export.map_or(0, |_| self.desk.nr_at_disk(key));
         let closed = Closed { export, ending, opened_ns, key, nr_at_disk };
         self.desk.host.closed(&mut link.peer, &closed, now_ns);
         for flight in session.close(&mut self.desk, &mut self.inbound) {
