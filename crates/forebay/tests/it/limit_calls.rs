@@ -90,16 +90,18 @@ fn time_limit_costs_no_system_call_for_each_io() {
         let acts = ACTS.into_iter().filter(|(name, _)| is_exact(name));
         for ((name, act), nr_hctxs) in acts.flat_map(|act| [(act, 1), (act, 2)]) {
             let keys = format!("direct=on&nr_hw_queues={nr_hctxs}");
-            let without = nr_calls(&format!("{driver}:{}", scratch.spec(&keys)), act);
-            let keys = format!("{keys}&io_timeout_ms=30000");
-            let max = without + NR * nr_more(driver, nr_hctxs, name) + NR / 4;
-            // On a busy machine an event loop looks in vain now and then. A cost of each I/O is
-            // there in every attempt.
-            let count = |_| nr_calls(&format!("{driver}:{}", scratch.spec(&keys)), act);
-            let mut counts = Vec::new();
-            let is_met = (0..3).map(count).inspect(|nr| counts.push(*nr)).any(|nr| nr <= max);
+            let count = |keys: &str| nr_calls(&format!("{driver}:{}", scratch.spec(keys)), act);
+            let pair = |_| (count(&keys), count(&format!("{keys}&io_timeout_ms=30000")));
+            let more = NR * nr_more(driver, nr_hctxs, name) + NR / 4;
+            // On a busy machine an event loop looks in vain now and then, and an I/O may have ended
+            // before its thread looks. A cost of each I/O is there in every attempt.
+            let mut seen = Vec::new();
+            let is_met = (0..5)
+                .map(pair)
+                .inspect(|pair| seen.push(*pair))
+                .any(|(without, with)| with <= without + more);
             let case = format!("{driver}, {nr_hctxs} contexts, {name}");
-            assert!(is_met, "{case}: {without} calls, and {counts:?} with a time limit");
+            assert!(is_met, "{case}: calls without a time limit, and with one: {seen:?}");
         }
     }
 }
