@@ -700,8 +700,8 @@ int forebay_set_nr_requests(struct forebay_disk *disk, uint32_t nr_requests);
 
 // Sets the measure in which weights of owners divide a disk in use. Keys are weight_by (bytes, ios
 // or cost), cost_read_io_ns, cost_read_byte_ps, cost_write_io_ns and cost_write_byte_ps, as in
-// specs. Settings that are not given stay. I/O that was started before does
-// not count for the shares.
+// specs. Settings that are not given stay. I/O that was started before does not count for the
+// shares.
 //
 // Returns 0, or a negative errno.
 int forebay_set_weight_by(struct forebay_disk *disk,

@@ -93,7 +93,8 @@ pub unsafe extern "C" fn forebay_set_nr_requests(
 
 /// Sets the measure in which weights of owners divide a disk in use. Keys are weight_by (bytes, ios
 /// or cost), cost_read_io_ns, cost_read_byte_ps, cost_write_io_ns and cost_write_byte_ps, as in
-/// specs. Settings that are not given stay. Earlier I/O of owners does not count any more.
+/// specs. Settings that are not given stay. I/O that was started before does not count for the
+/// shares.
 ///
 /// Returns 0, or a negative errno.
 #[unsafe(no_mangle)]
