@@ -85,6 +85,16 @@ impl BioFlags {
     /// earlier (H5). Bios with and without this flag do not merge.
     pub const OWNED: BioFlags = BioFlags(256);
 
+    /// Returns the flags as bits, for records.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Returns the flags of these bits.
+    pub(crate) const fn from_bits(bits: u16) -> BioFlags {
+        BioFlags(bits)
+    }
+
     /// Returns whether all flags of `other` are set.
     pub const fn contains(self, other: BioFlags) -> bool {
         self.0 & other.0 == other.0

@@ -15,6 +15,7 @@ use crate::policy::{MergePolicy, PlugPolicy, Policy};
 use crate::request::{ChainSegments, QueuedBio, Request};
 use crate::split;
 use crate::stats::PlugCounters;
+use crate::trace::{Trace, TraceEvent, TraceRecord, TraceWriter};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{Drain, Vec};
@@ -37,6 +38,7 @@ pub struct SoftwareQueue {
     /// data.
     has_special: bool,
     counters: Arc<PlugCounters>,
+    trace: Trace,
 }
 
 impl SoftwareQueue {
@@ -62,7 +64,20 @@ impl SoftwareQueue {
             list: PlugList::new(policy.queue_depth),
             has_special: false,
             counters,
+            trace: Trace::default(),
         }
+    }
+
+    /// Records the stages of bios from now on, or no longer. See [`TraceEvent`].
+    #[cold]
+    pub fn set_trace(&mut self, writer: Option<TraceWriter>) {
+        self.trace.set(writer);
+    }
+
+    /// Returns whether the stages of bios are recorded, and the reader of the records has not
+    /// ended.
+    pub fn is_traced(&self) -> bool {
+        self.trace.is_read()
     }
 
     /// Returns whether any bio waits in the plug.
@@ -113,12 +128,16 @@ impl SoftwareQueue {
                 self.check(queued, level)?
             }
         };
+        if self.trace.is_on() {
+            self.place_traced(rq, level, now);
+            return Ok(());
+        }
         match level {
             0 => {
                 rq.unplugged_ns = now;
                 self.list.push_outgoing(rq);
             }
-            _ => self.plug_request(rq, now),
+            _ => self.plug_request::<false>(rq, now),
         }
         Ok(())
     }
@@ -147,15 +166,39 @@ impl SoftwareQueue {
         Ok(rq)
     }
 
-    /// Merges a request into the plug, or appends it.
+    /// Continues [`SoftwareQueue::queue_bio`] if the queue has a trace.
+    // A call, so that the usual case keeps its registers.
+    #[cold]
+    #[inline(never)]
+    fn place_traced(&mut self, mut rq: Request, level: u32, now: u64) {
+        self.trace.request(TraceEvent::Queue, &rq, now);
+        match level {
+            0 => {
+                rq.unplugged_ns = now;
+                self.list.push_outgoing(rq);
+            }
+            _ => self.plug_request::<true>(rq, now),
+        }
+    }
+
+    /// Merges a request into the plug, or appends it. `TRACED`: the queue may have a trace.
     #[inline]
-    fn plug_request(&mut self, rq: Request, now: u64) {
+    fn plug_request<const TRACED: bool>(&mut self, rq: Request, now: u64) {
         let op = rq.op;
+        let record = TRACED.then(|| TraceRecord::of(TraceEvent::BackMerge, &rq, rq.len, now));
         match self.list.try_merge(&self.limits, self.nomerges, rq) {
-            Ok(kind) => self.counters.count_merge(op, kind),
+            Ok(kind) => {
+                self.counters.count_merge(op, kind);
+                if let Some(record) = record {
+                    self.trace.merge(record, kind);
+                }
+            }
             Err((rq, is_due)) => {
                 if is_due {
                     self.unplug(UnplugCause::Limit, 1, now);
+                }
+                if TRACED && !self.is_plugged() {
+                    self.trace.note(TraceEvent::Plug, 0, now);
                 }
                 self.list.push(rq);
             }
@@ -167,6 +210,7 @@ impl SoftwareQueue {
     pub fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) {
         if self.list.detach(level, now) {
             self.counters.count_unplug(cause);
+            self.trace.note(TraceEvent::Unplug, self.list.nr_outgoing() as u64, now);
         }
     }
 

@@ -55,6 +55,7 @@ mod split;
 mod stats;
 mod status;
 mod tag;
+mod trace;
 pub mod wait;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
@@ -99,3 +100,4 @@ pub use tag::steps as tag_steps;
 pub use tag::{
     QUEUE_DEPTH_MAX, Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy,
 };
+pub use trace::{TraceEvent, TraceReader, TraceRecord, TraceWriter};

@@ -94,6 +94,8 @@ impl Turn<'_> {
     /// Handles a request that failed for good when it was issued.
     #[cold]
     pub(super) fn failed(&mut self, tag: Tag, rq: Request, status: BlockStatus) {
+        let hctx = &mut *self.hctx;
+        hctx.trace.complete(&rq, &hctx.splits, Err(status), self.now);
         let after = self.fail(tag, rq, status);
         self.settle(tag, after);
     }
@@ -163,6 +165,7 @@ impl Turn<'_> {
     /// keeps its tag.
     pub(super) fn end_given_up(&mut self, mut rq: Request) {
         let hctx = &mut *self.hctx;
+        hctx.trace.complete(&rq, &hctx.splits, Err(BlockStatus::Timeout), self.now);
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
         hctx.flush.count_completed(rq.steps);
         let is_fua = rq.steps.is_native_fua();
@@ -424,6 +427,7 @@ impl HardwareContext {
             self.nr_begun -= 1;
         }
         let rq = slot.rq.take().expect("an issued tag has a request");
+        self.trace.complete(&rq, &self.splits, *result, now);
         self.nr_in_flight -= 1;
         let counters = &*self.counters;
         if self.nr_in_flight == 0 && now > self.busy_since_ns {

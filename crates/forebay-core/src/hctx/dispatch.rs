@@ -13,6 +13,7 @@ use crate::policy::KickPolicy;
 use crate::request::{Request, Splits, Steps, nr_parts_left};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
+use crate::trace::TraceEvent;
 
 /// The next action of dispatch.
 pub(super) enum Next {
@@ -81,7 +82,7 @@ impl Turn<'_> {
         if !self.hctx.nowait.is_empty() {
             self.dispatch_nowait(driver, is_busy);
         }
-        self.hctx.end_dispatch();
+        self.hctx.end_dispatch(self.now);
         false
     }
 
@@ -231,6 +232,7 @@ impl Turn<'_> {
             rq.issued_after = retries.moment(hctx.count_at, &hctx.writes);
         }
         rq.issued_ns = self.now;
+        hctx.trace.command(TraceEvent::Issue, &rq, &hctx.splits, self.now);
         let answer = driver.queue_rq(&IssuedRequest::of_step::<true>(&rq, &hctx.splits, tag), last);
         if is_write {
             retries.writes().write_is_out(hctx.count_at);
@@ -258,6 +260,7 @@ impl Turn<'_> {
         match answer {
             Issue::Queued | Issue::Begun => unreachable!("the request was accepted"),
             Issue::Busy => {
+                hctx.trace.command(TraceEvent::Requeue, &rq, &hctx.splits, self.now);
                 hctx.dispatch.push_front(tag);
                 hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
                 hctx.counters.requeues.add(1);
@@ -304,8 +307,11 @@ impl Turn<'_> {
         let waiting = hctx.backlog.front_mut()?;
         let part = waiting.split_front(&mut hctx.splits, &hctx.limits);
         hctx.gather.note_cut(waiting.part_of);
-        if part.is_some() && waiting.len > 0 {
+        if let Some(front) = &part
+            && waiting.len > 0
+        {
             hctx.counters.splits.add(1);
+            hctx.trace.split(front, waiting.len, self.now);
             return part;
         }
         let mut rest = hctx.pop_backlog()?;
@@ -321,6 +327,7 @@ impl Turn<'_> {
         let hctx = &mut *self.hctx;
         assert!(hctx.table[tag.index()].state == SlotState::Idle, "no tag is live twice");
         rq.tagged_ns = self.now;
+        hctx.trace.request(TraceEvent::GetTag, rq, self.now);
         if hctx.policy.iostats {
             hctx.counters.tag.record_span(rq.unplugged_ns, self.now);
         }
@@ -459,6 +466,8 @@ impl Turn<'_> {
 
     /// Ends all bios of a request that was not issued.
     pub(super) fn answer(&mut self, mut rq: Request, status: BlockStatus) {
+        let hctx = &mut *self.hctx;
+        hctx.trace.complete(&rq, &hctx.splits, Err(status), self.now);
         loop {
             rq.head_mut(&mut self.hctx.splits).mark(0, Some(status));
             if rq.nr_bios == 1 {

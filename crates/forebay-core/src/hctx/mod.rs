@@ -33,6 +33,7 @@ use crate::retry::{Retries, WriteLog};
 use crate::sched::Elevator;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
+use crate::trace::{Trace, TraceWriter};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -111,6 +112,7 @@ pub struct HardwareContext {
     /// The number of commands issued since the last commit.
     nr_uncommitted: u32,
     busy_since_ns: u64,
+    trace: Trace,
 }
 
 /// The state of a tag. Counterpart in Linux: `enum mq_rq_state`.
@@ -251,7 +253,21 @@ impl HardwareContext {
             is_kicked: false,
             nr_uncommitted: 0,
             busy_since_ns: 0,
+            trace: Trace::default(),
         }
+    }
+
+    /// Records the stages of requests from now on, or no longer. See [`TraceEvent`].
+    ///
+    /// [`TraceEvent`]: crate::TraceEvent
+    pub fn set_trace(&mut self, writer: Option<TraceWriter>) {
+        self.trace.set(writer);
+    }
+
+    /// Returns whether the stages of requests are recorded, and the reader of the records has not
+    /// ended.
+    pub fn is_traced(&self) -> bool {
+        self.trace.is_read()
     }
 
     /// Makes the next turn reap even if nothing is in flight: the driver's descriptor may be

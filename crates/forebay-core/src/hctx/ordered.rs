@@ -12,6 +12,7 @@ use crate::hctx::turn::{Incoming, note_tag};
 use crate::hctx::{Gates, HardwareContext, Slot, SlotState};
 use crate::request::{QueuedBio, Request};
 use crate::tag::Tag;
+use crate::trace::TraceEvent;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -62,7 +63,7 @@ impl HardwareContext {
         }
         self.note_plain_tag(&mut rq, now);
         if self.elevator.is_some() && !self.passes_scheduler(tag, &rq) {
-            self.queue_single(tag, rq);
+            self.queue_single(tag, rq, now);
             return (Incoming::Waiting, issued);
         }
         match self.issue_next(driver, (tag, rq), true, now, ended, &mut issued) {
@@ -74,8 +75,8 @@ impl HardwareContext {
     /// Leaves a request that has its tag to the scheduler and the full rules.
     #[cold]
     #[inline(never)]
-    fn queue_single(&mut self, tag: Tag, rq: Request) {
-        self.queue(tag, rq);
+    fn queue_single(&mut self, tag: Tag, rq: Request, now: u64) {
+        self.queue(tag, rq, now);
     }
 
     /// Issues requests one after another: those of owners without a scheduler.
@@ -169,12 +170,13 @@ impl HardwareContext {
             let Some(tag) = self.tags.get(0) else { break };
             let Some(mut rq) = self.backlog.pop_front() else { break };
             self.note_plain_tag(&mut rq, now);
-            self.queue(tag, rq);
+            self.queue(tag, rq, now);
         }
     }
 
     #[inline(always)]
-    fn note_plain_tag(&self, rq: &mut Request, now: u64) {
+    fn note_plain_tag(&mut self, rq: &mut Request, now: u64) {
+        self.trace.request(TraceEvent::GetTag, rq, now);
         note_tag(rq, self.policy.iostats.then_some(&*self.counters), now);
     }
 

@@ -34,6 +34,7 @@ use crate::policy::MergePolicy;
 use crate::request::Request;
 use crate::sched::{Neighbours, Position};
 use crate::tag::Tag;
+use crate::trace::{TraceEvent, TraceRecord};
 
 impl HardwareContext {
     /// Returns the number of requests in the scheduler.
@@ -85,6 +86,7 @@ impl HardwareContext {
         let (nr_waited, limits) = (self.nr_waited, self.limits);
         let Some(mut rq) = self.pop_backlog() else { return false };
         let (op, nr_bios, waited_ns) = (rq.op, rq.nr_bios, rq.waited_ns(now));
+        let record = self.trace_of_merge(&rq, now);
         // A new NOWAIT request is in front of requests that have waited.
         if nr_waited > 0 && !rq.is_nowait() {
             self.count_owners_wait(&rq, waited_ns);
@@ -93,7 +95,10 @@ impl HardwareContext {
         match merge::try_join(&limits, self.queued_mut(tag), rq) {
             Ok(kind) => {
                 self.counters.merges.count(op, kind, nr_bios);
-                self.note_growth(tag);
+                if let Some(record) = record {
+                    self.trace.merge(record, kind);
+                }
+                self.note_growth(tag, now);
                 true
             }
             Err(rq) => {
@@ -104,31 +109,41 @@ impl HardwareContext {
         }
     }
 
+    /// Returns the record of a merge of `rq`, if the context is traced.
+    fn trace_of_merge(&self, rq: &Request, now: u64) -> Option<TraceRecord> {
+        let is_on = self.trace.is_on();
+        is_on.then(|| TraceRecord::of(TraceEvent::BackMerge, rq, rq.len, now))
+    }
+
     /// Records that the request of a queued tag has grown, and merges it with those that it now
     /// touches.
-    fn note_growth(&mut self, tag: Tag) {
+    fn note_growth(&mut self, tag: Tag, now: u64) {
         let Some(elevator) = self.elevator.as_deref_mut() else { return };
         let rq = self.table[tag.index()].rq.as_ref().expect("a queued tag has a request");
         elevator.grown(tag, rq);
         let found = elevator.neighbours(Some(tag), rq);
         if let Some(after) = found.after {
-            self.absorb(tag, after);
+            self.absorb(tag, after, now);
         } else if let Some(before) = found.before {
-            self.absorb(before, tag);
+            self.absorb(before, tag, now);
         }
     }
 
     /// Merges the request of `tag` into that of `into`, its predecessor on the device.
-    fn absorb(&mut self, into: Tag, tag: Tag) {
+    fn absorb(&mut self, into: Tag, tag: Tag, now: u64) {
         let slot = &mut self.table[tag.index()];
         let Some(rq) = slot.rq.take() else { return };
         let limits = self.limits;
         let (op, flags, nr_bios) = (rq.op, rq.flags, rq.nr_bios);
+        let record = self.trace_of_merge(&rq, now);
         match merge::try_join(&limits, self.queued_mut(into), rq) {
             Err(rq) => self.table[tag.index()].rq = Some(rq),
             Ok(kind) => {
                 self.table[tag.index()].state = SlotState::Idle;
                 self.counters.merges.count(op, kind, nr_bios);
+                if let Some(record) = record {
+                    self.trace.merge(record, kind);
+                }
                 let grown = self.table[into.index()].rq.as_ref();
                 if let (Some(elevator), Some(grown)) = (self.elevator.as_deref_mut(), grown) {
                     elevator.absorbed(into, tag);
@@ -141,7 +156,8 @@ impl HardwareContext {
 
     /// Queues a request that has a tag.
     #[inline(always)]
-    pub(super) fn queue(&mut self, tag: Tag, rq: Request) {
+    pub(super) fn queue(&mut self, tag: Tag, rq: Request, now: u64) {
+        self.trace.request(TraceEvent::Insert, &rq, now);
         let at = self.position_of(&rq);
         let Some(elevator) = self.elevator.as_deref_mut() else { return };
         elevator.insert(tag, &rq, at);
@@ -197,7 +213,7 @@ impl Turn<'_> {
                 continue;
             }
             match self.next_tagged() {
-                Next::Data(tag, rq) => self.hctx.queue(tag, rq),
+                Next::Data(tag, rq) => self.hctx.queue(tag, rq, self.now),
                 Next::NoData => return Next::NoData,
                 Next::Again => {}
                 Next::None => break,

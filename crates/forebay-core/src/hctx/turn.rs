@@ -394,6 +394,7 @@ impl HardwareContext {
         if is_write && (rq.nr_bios > 1 || !self.limits.exact_counts) {
             rq.issued_after = self.retries.moment(self.count_at, &self.writes);
         }
+        self.trace.issue(NEW, &rq, now);
         let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), is_last(&self.incoming));
         if is_write {
             self.retries.writes().write_is_out(self.count_at);

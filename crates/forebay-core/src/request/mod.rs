@@ -294,7 +294,7 @@ impl Request {
     /// Returns how many bytes of data the driver receives at once.
     #[inline]
     pub(crate) fn window_len(&self, splits: &Splits) -> u64 {
-        if self.bio_by_bio { self.head_len(splits) } else { self.len }
+        self.0.window_len(splits)
     }
 
     /// Returns the ranges on the device that are left to do, as (first byte, length).

@@ -27,6 +27,7 @@ use crate::policy::Policy;
 use crate::request::{QueuedBio, Request, Steps};
 use crate::sched::Elevator;
 use crate::tag::{Tag, WaitId};
+use crate::trace::TraceEvent;
 use alloc::boxed::Box;
 
 /// The requests that wait for tags, or for their owner, outside the backlog.
@@ -240,10 +241,21 @@ impl HardwareContext {
     /// Records that a turn has dispatched what it could: requests that still wait for their owner
     /// have waited.
     #[inline]
-    pub(super) fn end_dispatch(&mut self) {
+    pub(super) fn end_dispatch(&mut self, now: u64) {
+        if self.trace.is_on() {
+            self.trace_sleepers(now);
+        }
         self.nr_waited = self.backlog.len();
         if let Some(Admission { owned: Some(owned), .. }) = self.admission.as_deref_mut() {
             owned.begin_turn();
+        }
+    }
+
+    /// Records which requests of the backlog have begun to wait in this turn.
+    #[cold]
+    fn trace_sleepers(&mut self, now: u64) {
+        for rq in self.backlog.iter().skip(self.nr_waited) {
+            self.trace.request(TraceEvent::Sleep, rq, now);
         }
     }
 
@@ -551,6 +563,7 @@ impl Turn<'_> {
             hctx.counters.limit_waits.add(rq.nr_bios.into());
             hctx.counters.limit_wait_ns.add(nr_ns * u64::from(rq.nr_bios));
             rq.note_limit_wait(nr_ns);
+            hctx.trace.note(TraceEvent::LimitWait, nr_ns, now);
             // The wait for its tag begins now.
             rq.unplugged_ns = now;
         }
@@ -582,9 +595,11 @@ impl Turn<'_> {
     /// Moves the oldest request of the backlog, whose class has too few tags, to the queue of its
     /// class.
     pub(super) fn wait_for_class(&mut self) {
-        if let Some(rq) = self.hctx.pop_backlog()
-            && let Some(Admission { classes, .. }) = self.hctx.admission.as_deref_mut()
+        let hctx = &mut *self.hctx;
+        if let Some(rq) = hctx.pop_backlog()
+            && let Some(Admission { classes, .. }) = hctx.admission.as_deref_mut()
         {
+            hctx.trace.request(TraceEvent::Sleep, &rq, self.now);
             classes.keep_background(rq);
         }
         self.stock_backlog();
@@ -604,6 +619,7 @@ impl Turn<'_> {
             return false;
         }
         let Some(rq) = hctx.pop_backlog() else { return false };
+        hctx.trace.request(TraceEvent::Sleep, &rq, self.now);
         let policy = &hctx.policy;
         let admission = hctx.admission.get_or_insert_with(|| Admission::unneeded(policy));
         admission.classes.keep_write(rq);

@@ -10,6 +10,7 @@ use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::plant::plants;
 use crate::request::{QueuedBio, Request, Splits, Steps};
 use crate::status::BlockStatus;
+use crate::trace::{TraceEvent, TraceRecord};
 
 impl Turn<'_> {
     /// Handles the oldest request of the backlog, which has no data to issue now: it is done, or
@@ -63,7 +64,7 @@ impl Turn<'_> {
     #[cold]
     pub(in crate::hctx) fn park(&mut self, rq: Request) {
         let wanted = self.wanted(&rq);
-        let HardwareContext { flush, device, counters, policy, .. } = &mut *self.hctx;
+        let HardwareContext { flush, device, counters, policy, trace, .. } = &mut *self.hctx;
         let durability = &*device.durability;
         counters.flushes_asked.add(1);
         // In this order: a loss is recorded before a later flush can move the durable point past
@@ -82,6 +83,7 @@ impl Turn<'_> {
         let durable = durable.saturating_add(plants!(ElideTooMany).into());
         if is_counted && durable >= wanted.up_to() {
             counters.flushes_elided.add(1);
+            trace.note(TraceEvent::FlushElided, 0, self.now);
             return self.flush_ended(rq, Ok(()));
         }
         let waiting = Waiting { rq, wanted, nr_losses };
@@ -89,11 +91,13 @@ impl Turn<'_> {
         if is_counted && flush.is_running && is_covered {
             // The running flush was issued after all the writes that this request covers had ended.
             counters.flushes_joined.add(1);
+            trace.note(TraceEvent::FlushJoin, 0, self.now);
             return flush.running.push(waiting);
         }
         if flush.pending.is_empty() {
             flush.pending_since_ns = self.now;
         }
+        trace.note(TraceEvent::FlushWait, 0, self.now);
         flush.pending.push(waiting);
     }
 
@@ -193,7 +197,7 @@ impl Turn<'_> {
 
     /// Issues the flush for all pending requests. Returns whether the driver is busy.
     fn issue_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        let HardwareContext { flush, device, splits, .. } = &mut *self.hctx;
+        let HardwareContext { flush, device, splits, trace, .. } = &mut *self.hctx;
         if device.is_failed() {
             self.note_failure(BlockStatus::Offline);
             self.fail_pending(BlockStatus::Offline);
@@ -209,6 +213,7 @@ impl Turn<'_> {
         // Read before the issue: writes that end in other contexts meanwhile may be too late for
         // it.
         let in_hand = device.durability.point();
+        trace.command(TraceEvent::Issue, &rq, splits, self.now);
         let answer =
             driver.queue_rq(&IssuedRequest::of_step::<false>(&rq, splits, flush.tag), true);
         match answer {
@@ -231,11 +236,13 @@ impl Turn<'_> {
                 hctx.table[tag.index()] = Slot { state, rq: Some(rq) };
             }
             Issue::Busy => {
+                trace.command(TraceEvent::Requeue, &rq, splits, self.now);
                 flush.command = Some(rq);
                 self.hctx.counters.requeues.add(1);
                 return true;
             }
             Issue::Failed(status) => {
+                trace.complete(&rq, splits, Err(status), self.now);
                 flush.command = Some(rq);
                 self.note_failure(status);
                 self.fail_pending(status);
@@ -268,9 +275,13 @@ impl Turn<'_> {
 
     /// Ends the requests that wait for the machine's command, which stays at the device (H5).
     pub(in crate::hctx) fn give_up_flush(&mut self) {
-        let HardwareContext { flush, counters, .. } = &mut *self.hctx;
+        let HardwareContext { flush, counters, trace, .. } = &mut *self.hctx;
         counters.of(Op::Flush).requests.add(1);
         counters.early_ends.add(flush.running.len() as u64);
+        if trace.is_on() {
+            let record = TraceRecord::note(TraceEvent::Complete, 0, self.now);
+            trace.write(record.with_status(Some(BlockStatus::Timeout)));
+        }
         self.note_failure(BlockStatus::Timeout);
         // The same turn fails the pending requests (`look_at_flush`).
         self.end_running(Err(BlockStatus::Timeout));
