@@ -54,8 +54,14 @@ const ARROWS: &[Row] = &[
         why: "the front has no sockets, threads or clock: the server and the simulator run it",
     },
     Row {
+        name: "forebay-trace",
+        may_name: &["forebay-core"],
+        outside: true,
+        why: "files of traces are records and bytes: the library and the simulator write them",
+    },
+    Row {
         name: "forebay",
-        may_name: &["forebay-core", "forebay-model", "forebay-nbd"],
+        may_name: &["forebay-core", "forebay-model", "forebay-nbd", "forebay-trace"],
         outside: true,
         why: "the library stands on core; nothing that stands on the library may leak back into it",
     },
@@ -104,7 +110,14 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-cli",
-        may_name: &["forebay", "forebay-fio", "forebay-run", "forebay-serve", "forebay-sim"],
+        may_name: &[
+            "forebay",
+            "forebay-fio",
+            "forebay-run",
+            "forebay-serve",
+            "forebay-sim",
+            "forebay-trace",
+        ],
         outside: true,
         why: "the program is the top: it names front ends, and core only through the library",
     },

@@ -1,0 +1,157 @@
+//! The names of the files of a trace.
+//!
+//! A trace is a directory. Each disk has a name in it, and one file for each of its hardware
+//! contexts and submitting threads: `NAME.blktrace.0`, `NAME.blktrace.1` and so on, as `blktrace`
+//! has one for each processor. So `blkparse -D DIR -i NAME` reads a disk. The file `devices` lists
+//! the disks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file that lists the disks.
+pub const DEVICES: &str = "devices";
+
+/// The major number of disks that are no block devices: the first of those that Linux reserves for
+/// local use.
+pub const LOCAL_MAJOR: u32 = 240;
+
+/// Returns the number of a device.
+pub const fn device(major: u32, minor: u32) -> u32 {
+    major << 20 | minor & 0xf_ffff
+}
+
+/// Returns the path of a file of a trace.
+pub fn file_path(dir: &Path, name: &str, index: u32) -> PathBuf {
+    dir.join(format!("{name}.blktrace.{index}"))
+}
+
+/// Returns a name for the disk of a spec that is not among `taken`: the last part of its path,
+/// without characters that a shell or `blkparse` interprets.
+pub fn disk_name(spec: &str, taken: &[String]) -> String {
+    let target = spec.split('?').next().unwrap_or_default();
+    let last = target.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    let plain = |text: &str| text.chars().map(|c| if is_plain(&c) { c } else { '-' }).collect();
+    let name: String = match last.trim_matches('.') {
+        "" => "disk".to_owned(),
+        last => plain(last),
+    };
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let mut all = std::iter::once(name.clone()).chain(numbered);
+    all.find(|name| !taken.contains(name)).unwrap_or(name)
+}
+
+/// Creates the directory of a trace, if it does not exist, with an empty list of disks.
+///
+/// # Errors
+/// Fails if the directory has files of a trace, or cannot be written.
+pub fn create(dir: &Path) -> io::Result<()> {
+    let named = |what: &str, error: &io::Error| {
+        io::Error::new(error.kind(), format!("{}: cannot {what}: {error}", dir.display()))
+    };
+    fs::create_dir_all(dir).map_err(|error| named("create the directory", &error))?;
+    if find(dir).is_ok() {
+        let what = format!(
+            "{}: the directory has a trace: remove its files, or choose another directory",
+            dir.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    }
+    fs::write(dir.join(DEVICES), "").map_err(|error| named("create the file devices", &error))
+}
+
+/// Returns the line of a disk in the file [`DEVICES`]: number, name and spec.
+pub fn device_line(device: u32, name: &str, spec: &str) -> String {
+    let (major, minor) = (device >> 20, device & 0xf_ffff);
+    // A spec has no line break in practice; one would look like another disk.
+    let spec: String = spec.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("{major},{minor}\t{name}\t{spec}\n")
+}
+
+/// Returns the disks of a trace, by name, with the paths of their files in the order of their
+/// indices.
+///
+/// `path` is a directory, or the path of a single disk: that of one of its files, or of them
+/// without `.blktrace.N`.
+///
+/// # Errors
+/// Fails if the directory cannot be read, or has no such file.
+pub fn find(path: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
+    let (dir, only) = match path.is_dir() {
+        true => (path, None),
+        false => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let disk = split_name(&name).map_or(name.clone(), |(disk, _)| disk.to_owned());
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            (dir.unwrap_or(Path::new(".")), Some(disk))
+        }
+    };
+    let mut found: BTreeMap<String, Vec<(u32, PathBuf)>> = BTreeMap::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some((disk, index)) = split_name(&name) else { continue };
+        if only.as_ref().is_none_or(|only| only == disk) {
+            found.entry(disk.to_owned()).or_default().push((index, entry.path()));
+        }
+    }
+    if found.is_empty() {
+        let what = format!("{}: expected files NAME.blktrace.N, found none", path.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, what));
+    }
+    let sorted = |mut files: Vec<(u32, PathBuf)>| {
+        files.sort();
+        files.into_iter().map(|(_, path)| path).collect()
+    };
+    Ok(found.into_iter().map(|(disk, files)| (disk, sorted(files))).collect())
+}
+
+/// Splits the name of a file into the disk and the index.
+fn split_name(name: &str) -> Option<(&str, u32)> {
+    let (disk, index) = name.rsplit_once(".blktrace.")?;
+    Some((disk, index.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_distinct() {
+        let mut taken = Vec::new();
+        for (spec, name) in [
+            ("/srv/disk.img?direct=on", "disk.img"),
+            ("disk.img", "disk.img-2"),
+            ("ram:64M", "ram-64M"),
+            ("rbd:pool/image", "image"),
+            ("a b*c", "a-b-c"),
+            ("..", "disk"),
+            ("", "disk-2"),
+        ] {
+            assert_eq!(disk_name(spec, &taken), name, "{spec}");
+            taken.push(name.to_owned());
+        }
+    }
+
+    #[test]
+    fn files_of_a_trace_are_found_by_directory_disk_and_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, index) in [("b", 10), ("b", 9), ("a.blktrace", 0)] {
+            fs::write(file_path(dir.path(), name, index), "").expect("it is written");
+        }
+        fs::write(dir.path().join(DEVICES), "").expect("it is written");
+        let all = find(dir.path()).expect("files");
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["a.blktrace", "b"]);
+        let paths = [9, 10].map(|index| file_path(dir.path(), "b", index));
+        assert_eq!(all["b"], paths);
+        for path in [dir.path().join("b"), file_path(dir.path(), "b", 9)] {
+            let found = find(&path).expect("files");
+            assert_eq!(found.len(), 1);
+            assert_eq!(found["b"], paths);
+        }
+        let error = find(&dir.path().join("c")).expect_err("no such disk").to_string();
+        assert!(error.ends_with("c: expected files NAME.blktrace.N, found none"), "{error}");
+    }
+}
