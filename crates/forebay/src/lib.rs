@@ -97,6 +97,7 @@ mod spec_docs;
 mod sys;
 mod tag_pool;
 pub mod testing;
+mod trace;
 
 pub use advice::SchedulerAdvice;
 pub use arena::BUF_ALIGN;
@@ -138,6 +139,7 @@ pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use settings::table::{SETTINGS, Setting};
 pub use spec::Spec;
 pub use sys::clock::now_ns;
+pub use trace::{Trace, TraceStats};
 
 /// Runs the examples of the README as doctests.
 #[cfg(doctest)]

@@ -304,6 +304,17 @@ impl Claim {
         self.seat.as_deref().map(|seat| &*seat.place)
     }
 
+    /// Returns the number of the block device, as traces have it: the major number times 2^20, plus
+    /// the minor number. `None` for other disks.
+    pub(crate) fn block_device(&self) -> Option<u32> {
+        match self.place()?.name() {
+            Name::BlockDevice(number) => {
+                Some(forebay_trace::directory::device(libc::major(number), libc::minor(number)))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the present length of the file or device, bytes. `None`: the disk has none of its
     /// own.
     ///

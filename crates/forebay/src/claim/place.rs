@@ -100,6 +100,11 @@ impl Place {
         }
     }
 
+    /// Returns the identity of the file or device.
+    pub(super) fn name(&self) -> Name {
+        self.name
+    }
+
     /// Returns the state of the core that the place's disks share.
     pub(super) fn backing(&self) -> &Backing {
         &self.backing

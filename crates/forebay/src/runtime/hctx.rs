@@ -14,13 +14,14 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::owners::OwnerList;
 use crate::runtime::stack::BioStack;
 use crate::runtime::timed::Timed;
+use crate::runtime::trace::DiskTrace;
 use crate::sys::clock;
 use crate::sys::event::AnyOf;
 use crate::sys::fork::Origin;
 use crate::sys::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
 use forebay_core::{
-    Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
+    Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, TraceWriter, Turned,
 };
 use std::fmt;
 use std::io;
@@ -64,6 +65,10 @@ pub(crate) struct Hctx {
     origin: Origin,
     /// The owners of the disk, for turns that find them changed.
     owners: Arc<OwnerList>,
+    /// The trace of the disk, for turns that find that one has begun.
+    trace: Arc<DiskTrace>,
+    /// The index of the context.
+    at: usize,
     /// Whether an event loop watches a descriptor. Then a turn leaves nothing behind that the
     /// descriptor does not report. Set by [`Hctx::watch`], and never cleared.
     is_polled: AtomicBool,
@@ -134,18 +139,21 @@ impl Inner {
 
 impl Hctx {
     pub(crate) fn new(
-        is_shared: bool,
+        at: usize,
         timed: Timed,
         origin: Origin,
         owners: Arc<OwnerList>,
+        trace: Arc<DiskTrace>,
     ) -> Hctx {
         Hctx {
             origin,
             owners,
+            trace,
+            at,
             is_polled: AtomicBool::new(false),
             alarm: Alarm::new(),
             run: RunState::new(),
-            is_shared,
+            is_shared: at == SHARED,
             timers: Timers::new(),
             timed,
             inbox: BioStack::new(),
@@ -158,6 +166,11 @@ impl Hctx {
             followers: Mutex::new(Vec::with_capacity(NR_FOLLOWERS_USUAL)),
             inner: UnsafeCell::new(None),
         }
+    }
+
+    /// Creates a ring for the context, if the disk is traced.
+    fn trace_writer(&self) -> Option<TraceWriter> {
+        self.trace.context_writer(self.at)
     }
 
     /// Replaces the inner part. The caller owns the context, or no other thread has access to it

@@ -40,4 +40,5 @@ pub(crate) mod thread;
 pub(crate) mod timed;
 #[cfg(test)]
 pub(crate) mod toy;
+pub(crate) mod trace;
 pub(crate) mod wait;

@@ -3,6 +3,7 @@
 mod driving;
 mod owners;
 mod scheduling;
+mod tracing;
 
 use crate::arena::Arena;
 use crate::claim::Claim;
@@ -18,6 +19,7 @@ use crate::runtime::owners::OwnerList;
 use crate::runtime::service::Service;
 use crate::runtime::size::Size;
 use crate::runtime::timed::Timed;
+use crate::runtime::trace::DiskTrace;
 use crate::runtime::{leak, quarantine};
 use crate::sys::clock;
 use crate::sys::fork::Origin;
@@ -65,6 +67,7 @@ pub(crate) struct Shared {
     timed: Timed,
     size: Size,
     owners: Arc<OwnerList>,
+    trace: Arc<DiskTrace>,
     /// Dropped last: the file is released only after everything else of this disk is gone.
     claim: Claim,
 }
@@ -88,6 +91,7 @@ impl Shared {
         claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
         let (origin, owners) = (Origin::here(), Arc::new(OwnerList::new(&info.policy)));
+        let trace = Arc::<DiskTrace>::default();
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
@@ -99,7 +103,10 @@ impl Shared {
         let emulator = Emulator::of(info.policy.emulation);
         let timed = Timed::new(info.is_timed(info.policy.scheduler));
         let hctxs: Vec<_> = (0..nr_hctxs as usize)
-            .map(|at| Hctx::new(at == SHARED, timed.clone(), origin, Arc::clone(&owners)))
+            .map(|at| {
+                let (owners, trace) = (Arc::clone(&owners), Arc::clone(&trace));
+                Hctx::new(at, timed.clone(), origin, owners, trace)
+            })
             .collect();
         let queue = match &emulator {
             Some(emulator) => emulator.wrap(queue),
@@ -122,6 +129,7 @@ impl Shared {
             timed,
             size: Size::new(info.limits.capacity_bytes),
             owners,
+            trace,
             state,
             info,
             claim,
@@ -182,6 +190,7 @@ impl Shared {
             nr_requests => core.set_nr_requests(nr_requests),
         }
         self.owners.pass_to(&mut core);
+        core.set_trace(self.trace.context_writer(at));
         core
     }
 

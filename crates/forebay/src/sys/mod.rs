@@ -12,3 +12,6 @@ pub(crate) mod fork;
 #[path = "../../tests/support/forked.rs"]
 pub(crate) mod forked;
 pub(crate) mod primitive;
+mod thread_id;
+
+pub(crate) use thread_id::thread_id;

@@ -30,6 +30,8 @@ pub(crate) struct TagCalls {
 
 /// The owners of the disk have changed.
 const NEW_OWNERS: u32 = 1 << 31;
+/// A trace of the disk has begun.
+const NEW_TRACE: u32 = 1 << 30;
 
 impl TagCalls {
     /// Reserves room for threads that ask for tags.
@@ -78,7 +80,7 @@ impl Hctx {
     /// afterwards.
     pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
         // Relaxed: the run's later change of the run word publishes it to the next turn.
-        let with = |changes| Some(changes & NEW_OWNERS | nr_requests);
+        let with = |changes| Some(changes & (NEW_OWNERS | NEW_TRACE) | nr_requests);
         _ = self.tags.changes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     }
 
@@ -89,7 +91,15 @@ impl Hctx {
         self.tags.changes.fetch_or(NEW_OWNERS, Ordering::Relaxed);
     }
 
-    /// Returns whether the next turn has to change how many tags may be in use, or the owners.
+    /// Records that a trace of the disk has begun. The next turn takes a ring for the context. The
+    /// caller requests a run afterwards.
+    pub(crate) fn note_new_trace(&self) {
+        // Relaxed: as in `set_nr_requests`. The ring is created under a lock.
+        self.tags.changes.fetch_or(NEW_TRACE, Ordering::Relaxed);
+    }
+
+    /// Returns whether the next turn has to change how many tags may be in use, the owners, or the
+    /// trace.
     #[inline]
     pub(super) fn has_changes(&self) -> bool {
         self.tags.changes.load(Ordering::Relaxed) != 0
@@ -122,13 +132,17 @@ impl Token<'_> {
     #[cold]
     pub(super) fn take_changes(&mut self) {
         let changes = self.hctx.tags.changes.swap(0, Ordering::Relaxed);
-        match changes & !NEW_OWNERS {
+        match changes & !(NEW_OWNERS | NEW_TRACE) {
             0 => {}
             nr_requests => self.core.set_nr_requests(nr_requests),
         }
         if changes & NEW_OWNERS != 0 {
             let hctx = self.hctx;
             hctx.owners.pass_to(&mut self.core);
+        }
+        if changes & NEW_TRACE != 0 {
+            let writer = self.hctx.trace_writer();
+            self.core.set_trace(writer);
         }
     }
 

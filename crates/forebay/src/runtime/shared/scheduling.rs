@@ -13,12 +13,13 @@ use crate::sys::primitive::{Ordering, lock};
 use forebay_core::{Policy, SchedulerChange, SchedulerPolicy, Scheduling, wait};
 
 impl Shared {
-    /// Sets whether turns receive the time: they do if this scheduler needs it, or the disk has had
-    /// an owner.
-    fn update_timed(&self, scheduler: SchedulerPolicy) {
+    /// Sets whether turns receive the time: they do if this scheduler needs it, the disk has had an
+    /// owner, or it is traced.
+    pub(super) fn update_timed(&self, scheduler: SchedulerPolicy) {
         // The first owner sets the flag under this lock.
         let _owners = self.owners.lock();
-        self.timed.set(self.info.is_timed(scheduler) || self.owners.is_used());
+        let is_used = self.owners.is_used() || self.trace.is_on();
+        self.timed.set(self.info.is_timed(scheduler) || is_used);
     }
 
     /// Returns whether turns receive the time.

@@ -5,6 +5,7 @@ use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Blocking;
 use crate::runtime::timed::Timed;
+use crate::runtime::trace::{self, DiskTrace};
 use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{
@@ -45,6 +46,7 @@ pub(crate) struct Ctx {
     /// Whether the device counts a section of this thread (`kick=per-device`).
     in_device_section: Cell<bool>,
     timed: Timed,
+    trace: Arc<DiskTrace>,
     /// Whether the thread's plug lists this disk.
     in_plug: Cell<bool>,
     /// State of the thread's blocking calls, one at a time.
@@ -78,6 +80,7 @@ impl Ctx {
             is_deferred: Cell::new(false),
             in_device_section: Cell::new(false),
             timed: shared.timed(),
+            trace: Arc::clone(shared.trace()),
             in_plug: Cell::new(false),
             blocking: Cell::new(None),
         })
@@ -155,6 +158,9 @@ impl Ctx {
         now: u64,
     ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
         let mut queue = self.queue.borrow_mut();
+        if trace::is_any() {
+            self.join_trace(&mut queue);
+        }
         let level = thread::level();
         if let Err(refused) = queue.queue_bio(bio, level, now) {
             self.queue_after_growth(&mut queue, refused, level, now)?;
@@ -165,6 +171,15 @@ impl Ctx {
             thread::join_plug(self);
         }
         Ok(queue.has_outgoing())
+    }
+
+    /// Takes a ring for the thread if the disk is traced and the thread has none.
+    #[cold]
+    #[inline(never)]
+    fn join_trace(&self, queue: &mut SoftwareQueue) {
+        if !queue.is_traced() && self.trace.is_on() {
+            queue.set_trace(self.trace.thread_writer());
+        }
     }
 
     /// Queues a refused bio again if it was behind the end of the disk and the disk has grown since

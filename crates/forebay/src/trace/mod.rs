@@ -1,0 +1,174 @@
+//! Traces of disks, as files of blktrace.
+
+mod recorder;
+pub(crate) mod rings;
+
+pub use recorder::TraceStats;
+
+use crate::disk::Disk;
+use crate::runtime::shared::Shared;
+use forebay_trace::directory::{self, DEVICES, LOCAL_MAJOR, device, device_line, disk_name};
+use recorder::{Recording, TracedDisk};
+use rings::DiskRings;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+/// The number of records that fit the ring of a thread or context, 4 MiB: the recorder may be away
+/// from its processor for 60 ms, at two million events a second.
+const NR_RECORDS: usize = 1 << 17;
+
+/// A trace: records the stages of each request of the disks that are added, until it is dropped or
+/// [`finish`](Trace::finish) ends it.
+///
+/// The records go to files in the format of `blktrace(8)`, version 7, which `blkparse`, `btt` and
+/// fio (`read_iolog`) read. A directory holds one trace. For each disk it has a file
+/// `NAME.blktrace.N` for each hardware context and each thread that submits I/O, and the list
+/// `devices` has a line with its number, name and spec. A block device keeps its number; other
+/// disks have the major number 240, and the order in which they were added as the minor one.
+///
+/// The stages are Q (queued), M and F (merged), P and U (plugged and unplugged), S (waits for a
+/// tag), G (has a tag), X (split), I (queued in the scheduler), D (issued), R (the driver is busy)
+/// and C (complete). In Linux a request gets its tag before it is plugged. Waits for a flush and
+/// for a limit are messages. Offsets are rounded to sectors of 512 bytes, and ranges of 4 GiB and
+/// more are cut. S is missing for threads that wait for tags themselves (`wake=` other than
+/// `fair`).
+///
+/// Each thread and context writes to a ring of 4 MiB in memory, without a lock or a system call,
+/// and a thread of the trace writes the files. A full ring loses records; their number is in
+/// [`TraceStats::lost`], and in the file in their place. While no disk of a process is traced, each
+/// point that a request passes costs two instructions.
+///
+/// `Trace` is `Send` and `Sync`.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("forebay-doc-trace-{}", std::process::id()));
+/// let disk = forebay::Disk::open("ram:1M")?;
+/// let trace = forebay::Trace::create(&dir)?;
+/// trace.add(&disk)?;
+/// disk.write_at(&[1; 4096], 0)?;
+/// let stats = trace.finish()?;
+/// // Q, G, D and C
+/// assert_eq!((stats.records, stats.lost), (4, 0));
+/// assert!(dir.join("ram-1M.blktrace.0").exists());
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Trace {
+    dir: PathBuf,
+    recording: Arc<Recording>,
+    /// The disks that were added.
+    disks: Mutex<Vec<Added>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A disk that was added to a trace.
+#[derive(Debug)]
+struct Added {
+    disk: Weak<Shared>,
+    name: String,
+    rings: Arc<DiskRings>,
+}
+
+impl Trace {
+    /// Creates a trace without disks, in a directory that has none. The directory is created if it
+    /// does not exist.
+    ///
+    /// # Errors
+    /// Fails if the directory has files of a trace, or cannot be written, or if the system starts
+    /// no thread.
+    pub fn create(dir: impl AsRef<Path>) -> io::Result<Trace> {
+        let dir = dir.as_ref().to_owned();
+        directory::create(&dir)?;
+        let recording = Arc::new(Recording::default());
+        let thread = std::thread::Builder::new().name("forebay-trace".into()).spawn({
+            let recording = Arc::clone(&recording);
+            move || recording.run()
+        });
+        let thread = thread.map_err(|error| {
+            let what = format!("{}: cannot start a thread for the trace: {error}", dir.display());
+            io::Error::new(error.kind(), what)
+        })?;
+        let thread = Some(thread);
+        Ok(Trace { dir, recording, disks: Mutex::default(), thread })
+    }
+
+    /// Records the I/O of a disk from now on. Requests that are in flight have no record of their
+    /// earlier stages.
+    ///
+    /// # Errors
+    /// Fails if the disk is traced already, or if the directory cannot be written.
+    pub fn add(&self, disk: &Disk) -> io::Result<()> {
+        let shared = &disk.shared;
+        let spec = &shared.info().spec;
+        let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken: Vec<String> = disks.iter().map(|added| added.name.clone()).collect();
+        let name = disk_name(spec, &taken);
+        let number = match shared.block_device() {
+            Some(number) => number,
+            None => device(LOCAL_MAJOR, disks.len() as u32),
+        };
+        let rings = Arc::new(DiskRings::new(NR_RECORDS));
+        if !shared.begin_trace(Arc::clone(&rings)) {
+            let what = format!("{spec}: the disk is traced already: end that trace first");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        let (dir, device) = (self.dir.clone(), number);
+        let line = device_line(number, &name, spec);
+        let traced = TracedDisk { dir, name: name.clone(), device, rings: Arc::clone(&rings) };
+        self.recording.add(traced);
+        disks.push(Added { disk: Arc::downgrade(shared), name, rings });
+        let path = self.dir.join(DEVICES);
+        let list = File::options().append(true).open(&path);
+        list.and_then(|mut file| file.write_all(line.as_bytes()))
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    /// Returns the directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the counts as of a few milliseconds ago.
+    pub fn stats(&self) -> TraceStats {
+        self.recording.stats()
+    }
+
+    /// Ends the trace: writes the records of all requests that have ended, and closes the files.
+    /// Returns the final counts.
+    ///
+    /// # Errors
+    /// Fails if a file could not be written, now or earlier. The trace then ends where that
+    /// happened; the I/O of the disks is not affected.
+    pub fn finish(mut self) -> io::Result<TraceStats> {
+        self.end();
+        match self.recording.take_error() {
+            Some(error) => Err(error),
+            None => Ok(self.recording.stats()),
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        let disks = std::mem::take(&mut *self.disks.lock().unwrap_or_else(PoisonError::into_inner));
+        for added in &disks {
+            if let Some(disk) = added.disk.upgrade() {
+                disk.end_trace(&added.rings);
+            }
+        }
+        self.recording.end();
+        thread.join().expect("the thread of a trace does not panic");
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

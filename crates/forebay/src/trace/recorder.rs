@@ -1,0 +1,283 @@
+//! The thread that empties the rings of traced disks into files.
+
+use super::rings::{DiskRings, NewRing, Source};
+use crate::errno;
+use crate::sys::clock;
+use forebay_core::TraceReader;
+use forebay_trace::directory::file_path;
+use forebay_trace::writer::{Place, TraceFile};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// The shortest and the longest pause between two passes. A ring holds the records of at least
+/// six longest pauses, at two million events a second.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+
+/// Size of the buffer of a file, bytes.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Counts of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceStats {
+    /// Records written to the files.
+    pub records: u64,
+    /// Records that found no room in their ring. The files have a message in their place.
+    pub lost: u64,
+}
+
+/// The state that the recorder and the handles of the trace share.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    state: Mutex<State>,
+    /// The recorder has to look at `state`.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Disks that the recorder has not seen yet.
+    new_disks: Vec<TracedDisk>,
+    stats: TraceStats,
+    is_over: bool,
+    error: Option<io::Error>,
+}
+
+/// A traced disk.
+#[derive(Debug)]
+pub(super) struct TracedDisk {
+    pub(super) dir: PathBuf,
+    pub(super) name: String,
+    pub(super) device: u32,
+    pub(super) rings: Arc<DiskRings>,
+}
+
+impl Recording {
+    /// Passes a disk to the recorder.
+    pub(super) fn add(&self, disk: TracedDisk) {
+        self.lock().new_disks.push(disk);
+        self.changed.notify_one();
+    }
+
+    /// Returns the counts of the last pass.
+    pub(super) fn stats(&self) -> TraceStats {
+        self.lock().stats
+    }
+
+    /// Ends the recorder after one more pass.
+    pub(super) fn end(&self) {
+        self.lock().is_over = true;
+        self.changed.notify_one();
+    }
+
+    /// Takes the error that has ended the recorder, if there was one.
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        self.lock().error.take()
+    }
+
+    /// Records until [`Recording::end`], or until a file cannot be written.
+    pub(super) fn run(&self) {
+        let mut disks = Vec::new();
+        let mut pause = PAUSES[0];
+        loop {
+            let is_last = self.wait(pause, &mut disks);
+            match pass(&mut disks, is_last) {
+                Ok(Pass { stats, is_busy }) => {
+                    self.lock().stats = stats;
+                    pause = if is_busy { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
+                }
+                Err(error) => {
+                    disks.iter().for_each(OpenDisk::close);
+                    let mut state = self.lock();
+                    (state.is_over, state.error) = (true, Some(error));
+                    return;
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Pauses, and takes new disks. Returns whether the trace is over.
+    fn wait(&self, pause: Duration, disks: &mut Vec<OpenDisk>) -> bool {
+        let state = self.lock();
+        let has_news = |state: &mut State| !state.is_over && state.new_disks.is_empty();
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(state, pause, has_news)
+            .unwrap_or_else(PoisonError::into_inner);
+        disks.extend(state.new_disks.drain(..).map(OpenDisk::new));
+        state.is_over
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The outcome of a pass over all rings.
+struct Pass {
+    stats: TraceStats,
+    /// A ring was more than an eighth full.
+    is_busy: bool,
+}
+
+/// Empties all rings into their files.
+fn pass(disks: &mut [OpenDisk], is_last: bool) -> io::Result<Pass> {
+    let mut all = Pass { stats: TraceStats::default(), is_busy: false };
+    for disk in disks {
+        disk.take_rings()?;
+        if is_last {
+            // Records that are written until the writers see this may stay unread.
+            disk.close();
+        }
+        all.is_busy |= disk.empty_rings()?;
+        if is_last {
+            disk.finish()?;
+        }
+        let stats = disk.stats();
+        all.stats.records += stats.records;
+        all.stats.lost += stats.lost;
+    }
+    Ok(all)
+}
+
+type Output = TraceFile<BufWriter<File>>;
+
+/// A traced disk with its files.
+struct OpenDisk {
+    disk: TracedDisk,
+    rings: Vec<OpenRing>,
+    /// Files of rings that have ended, for the next ones.
+    free: Vec<Output>,
+    nr_files: u32,
+}
+
+/// A ring and its file.
+struct OpenRing {
+    reader: TraceReader,
+    file: Output,
+    /// The writer, until the file has it.
+    source: Option<Source>,
+    /// Records that were lost and that the file mentions, from this ring.
+    nr_lost_noted: u64,
+}
+
+impl OpenDisk {
+    fn new(disk: TracedDisk) -> OpenDisk {
+        OpenDisk { disk, rings: Vec::new(), free: Vec::new(), nr_files: 0 }
+    }
+
+    /// Opens files for the rings that were added.
+    fn take_rings(&mut self) -> io::Result<()> {
+        for NewRing { source, reader } in self.disk.rings.take_added() {
+            let file = match self.free.pop() {
+                Some(file) => file,
+                None => self.create_file()?,
+            };
+            self.rings.push(OpenRing { reader, file, source: Some(source), nr_lost_noted: 0 });
+        }
+        Ok(())
+    }
+
+    fn create_file(&mut self) -> io::Result<Output> {
+        let index = self.nr_files;
+        let path = file_path(&self.disk.dir, &self.disk.name, index);
+        let file = File::create_new(&path).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
+        self.nr_files += 1;
+        let place = Place { device: self.disk.device, index, errno_of: errno::of_status };
+        Ok(TraceFile::new(BufWriter::with_capacity(BUFFER_BYTES, file), place))
+    }
+
+    /// Writes the records of all rings. Returns whether one was more than an eighth full.
+    fn empty_rings(&mut self) -> io::Result<bool> {
+        let mut is_busy = false;
+        let mut at = 0;
+        while let Some(ring) = self.rings.get_mut(at) {
+            // Read first: the last records before the end are then read below.
+            let has_ended = ring.reader.has_ended();
+            let nr = ring.empty()?;
+            is_busy |= nr > ring.reader.capacity() / 8;
+            match has_ended {
+                true => {
+                    ring.note_lost()?;
+                    self.free.push(self.rings.swap_remove(at).file);
+                }
+                false => at += 1,
+            }
+        }
+        Ok(is_busy)
+    }
+
+    /// Writes what the buffers hold.
+    fn finish(&mut self) -> io::Result<()> {
+        self.rings.iter_mut().try_for_each(OpenRing::note_lost)?;
+        self.files().try_for_each(TraceFile::flush)
+    }
+
+    fn close(&self) {
+        self.rings.iter().for_each(|ring| ring.reader.close());
+    }
+
+    fn files(&mut self) -> impl Iterator<Item = &mut Output> {
+        self.rings.iter_mut().map(|ring| &mut ring.file).chain(&mut self.free)
+    }
+
+    fn stats(&mut self) -> TraceStats {
+        let mut stats = TraceStats::default();
+        for file in self.files() {
+            stats.records += file.nr_records();
+            stats.lost += file.nr_lost();
+        }
+        stats
+    }
+}
+
+/// Begins the records of a ring in its file. The first one has this time.
+fn begin(file: &mut Output, source: Source, first_ns: u64) -> io::Result<()> {
+    let process = std::process::id();
+    let (id, name) = match source {
+        Source::Context(at) => (process, format!("context {at}")),
+        Source::Thread { id, name } if name.is_empty() => (id, format!("thread {id}")),
+        Source::Thread { id, name } => (id, name),
+    };
+    let before_ns = first_ns.saturating_sub(2);
+    let age = Duration::from_nanos(clock::now_ns().saturating_sub(before_ns));
+    let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    file.begin(id, &name, before_ns, since_epoch.saturating_sub(age))
+}
+
+impl OpenRing {
+    /// Writes the records of the ring, and returns their number.
+    fn empty(&mut self) -> io::Result<u64> {
+        let OpenRing { reader, file, source, .. } = self;
+        let nr_lost = file.nr_lost();
+        let mut result = Ok(());
+        let nr = reader.drain(|record| {
+            if let Some(source) = source.take() {
+                result = begin(file, source, record.time_ns);
+            }
+            if result.is_ok() {
+                result = file.write(&record);
+            }
+        });
+        self.nr_lost_noted += self.file.nr_lost() - nr_lost;
+        result.map(|()| nr)
+    }
+
+    /// Records the loss of the last records, for which the ring has no record.
+    fn note_lost(&mut self) -> io::Result<()> {
+        let nr = self.reader.nr_lost().saturating_sub(self.nr_lost_noted);
+        self.nr_lost_noted += nr;
+        match nr {
+            0 => Ok(()),
+            nr => self.file.lose(nr, clock::now_ns()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The rings of a traced disk, from the threads that write them to the one that reads them.
+
+use forebay_core::{TraceReader, TraceWriter};
+use std::sync::{Mutex, PoisonError};
+
+/// The writer of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The hardware context with this index.
+    Context(usize),
+    /// A thread that submits I/O.
+    Thread {
+        /// Its number in the system.
+        id: u32,
+        /// Its name, or an empty string.
+        name: String,
+    },
+}
+
+/// A ring that the recorder has not seen yet.
+#[derive(Debug)]
+pub(super) struct NewRing {
+    pub(super) source: Source,
+    pub(super) reader: TraceReader,
+}
+
+/// The rings of a traced disk. Threads add theirs, and the recorder takes them.
+#[derive(Debug)]
+pub(crate) struct DiskRings {
+    /// The capacity of each ring, in records.
+    nr_records: usize,
+    added: Mutex<Vec<NewRing>>,
+}
+
+impl DiskRings {
+    pub(super) fn new(nr_records: usize) -> DiskRings {
+        DiskRings { nr_records, added: Mutex::default() }
+    }
+
+    /// Creates the ring of a hardware context.
+    pub(crate) fn add_context(&self, at: usize) -> TraceWriter {
+        let (writer, reader) = TraceWriter::for_context(self.nr_records);
+        self.add(Source::Context(at), reader);
+        writer
+    }
+
+    /// Creates the ring of the calling thread.
+    pub(crate) fn add_thread(&self) -> TraceWriter {
+        let (writer, reader) = TraceWriter::for_queue(self.nr_records);
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.add(Source::Thread { id: crate::sys::thread_id(), name }, reader);
+        writer
+    }
+
+    /// Takes the rings that were added since the last call.
+    pub(super) fn take_added(&self) -> Vec<NewRing> {
+        std::mem::take(&mut self.added.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, source: Source, reader: TraceReader) {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        added.push(NewRing { source, reader });
+    }
+}

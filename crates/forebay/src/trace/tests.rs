@@ -1,0 +1,151 @@
+//! Traces of real disks, read again.
+
+use super::*;
+use crate::{Buf, Disk, Io};
+use forebay_trace::reader::TraceFiles;
+use forebay_trace::record::{Act, Categories, Kind};
+use std::fs;
+
+/// Returns the stages of the first disk of a trace, as letters, with sectors and bytes.
+fn stages(dir: &Path) -> Vec<(&'static str, u64, u32)> {
+    let all = directory::find(dir).expect("files");
+    let (_, paths) = all.first_key_value().expect("a disk");
+    let mut files = TraceFiles::open(paths).expect("a trace");
+    let mut stages = Vec::new();
+    while let Some(entry) = files.next_entry().expect("records") {
+        if let Kind::Stage(act) = entry.record.kind {
+            stages.push((act.letters(), entry.record.sector, entry.record.bytes));
+        }
+    }
+    assert_eq!(files.nr_missing(), 0);
+    stages
+}
+
+fn letters(dir: &Path) -> String {
+    stages(dir).iter().map(|(letters, _, _)| *letters).collect()
+}
+
+/// Traces what `work` does on a disk of this spec.
+fn trace(spec: &str, work: impl FnOnce(&Disk)) -> (tempfile::TempDir, TraceStats) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let disk = Disk::open(spec).expect("it opens");
+    let trace = Trace::create(dir.path()).expect("an empty directory");
+    trace.add(&disk).expect("it is not traced yet");
+    work(&disk);
+    let stats = trace.finish().expect("the files are written");
+    (dir, stats)
+}
+
+#[test]
+fn merged_bios_of_a_plug_have_all_stages_in_order() {
+    let (dir, stats) = trace("ram:1M", |disk| {
+        let mut queue = disk.queue();
+        let plug = crate::plug();
+        for nth in 0..3 {
+            queue.submit(Io::write(Buf::new(4096), nth * 4096)).expect("room");
+        }
+        drop(plug);
+        queue.reap(3, 3, &mut Vec::new());
+    });
+    assert_eq!(letters(dir.path()), "QPQMQMUGDC");
+    let all = stages(dir.path());
+    assert_eq!(all[3], ("M", 8, 4096));
+    assert_eq!(all[9], ("C", 0, 12288));
+    assert_eq!((stats.records, stats.lost), (10, 0));
+    let list = fs::read_to_string(dir.path().join(DEVICES)).expect("a list");
+    assert_eq!(list, "240,0\tram-1M\tram:1M\n");
+}
+
+#[test]
+fn split_bio_waits_for_its_second_tag() {
+    let spec = "ram:1M?max_sectors_kb=4&queue_depth=1";
+    let (dir, _) = trace(spec, |disk| {
+        disk.read_at(&mut [0; 8192], 0).expect("it is read");
+    });
+    assert_eq!(letters(dir.path()), "QXGDSCGDC");
+}
+
+#[test]
+fn failed_and_refused_requests_complete_with_an_error() {
+    let (dir, _) = trace("fault:ram:1M?rule=read:medium:nth=1", |disk| {
+        let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the rule");
+        assert_eq!(error.errno(), libc::ENODATA, "{error:?}");
+    });
+    let all = directory::find(dir.path()).expect("files");
+    let paths = all.first_key_value().expect("a disk").1;
+    let mut files = TraceFiles::open(paths).expect("a trace");
+    let mut errors = Vec::new();
+    while let Some(entry) = files.next_entry().expect("records") {
+        if entry.record.kind == Kind::Stage(Act::Complete) {
+            assert!(entry.record.categories.has(Categories::READ));
+            errors.push(entry.record.error);
+        }
+    }
+    assert_eq!(errors, [-(libc::ENODATA as i16)]);
+}
+
+#[test]
+fn flush_and_scheduler_have_their_stages() {
+    let (dir, _) = trace("model:sata?size=1M&scheduler=mq-deadline", |disk| {
+        disk.write_at(&[1; 4096], 0).expect("it is written");
+        disk.flush().expect("it is flushed");
+    });
+    let all = letters(dir.path());
+    assert!(all == "QGDCQDC" || all == "QGIDCQDC", "{all}");
+}
+
+#[test]
+fn second_trace_of_a_disk_or_directory_is_refused_by_name() {
+    let dirs = [0, 1].map(|_| tempfile::tempdir().expect("a directory"));
+    let disk = Disk::open("ram:1M?tag_set=a-trace").expect("it opens");
+    let first = Trace::create(dirs[0].path()).expect("an empty directory");
+    first.add(&disk).expect("it is not traced");
+    let error = Trace::create(dirs[1].path()).expect("another").add(&disk).expect_err("twice");
+    let expected = "ram:1M?tag_set=a-trace: the disk is traced already: end that trace first";
+    assert_eq!(error.to_string(), expected);
+    disk.write_at(&[1; 512], 0).expect("it is written");
+    first.finish().expect("the files are written");
+    let text = Trace::create(dirs[0].path()).expect_err("it has a trace").to_string();
+    assert!(text.ends_with("remove its files, or choose another directory"), "{text}");
+    // The disk can be traced again, by the thread that has a ring of the first trace.
+    let again = tempfile::tempdir().expect("a directory");
+    let trace = Trace::create(again.path()).expect("an empty directory");
+    trace.add(&disk).expect("the first has ended");
+    disk.write_at(&[1; 512], 0).expect("it is written");
+    drop(disk);
+    assert_eq!(trace.finish().expect("the files are written").records, 4);
+    assert_eq!(letters(again.path()), "QGDC");
+}
+
+#[test]
+fn threads_that_end_leave_their_files_to_the_next() {
+    let (dir, stats) = trace("null:1M", |disk| {
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| disk.write_at(&[1; 512], 0).expect("it is written"));
+            });
+            std::thread::sleep(std::time::Duration::from_millis(25));
+        }
+    });
+    assert_eq!((stats.records, stats.lost), (80, 0));
+    assert_eq!(stages(dir.path()).len(), 80);
+    let files = directory::find(dir.path()).expect("files");
+    assert!(files["null-1M"].len() < 15, "{}", files["null-1M"].len());
+}
+
+#[test]
+fn owned_contexts_that_open_later_are_traced() {
+    let (dir, stats) = trace("ram:1M?nr_hw_queues=3", |disk| {
+        std::thread::scope(|scope| {
+            for nth in 0..2 {
+                scope.spawn(move || {
+                    let mut queue = disk.queue();
+                    queue.submit(Io::write(Buf::new(4096), nth * 4096)).expect("room");
+                    queue.reap(1, 1, &mut Vec::new());
+                });
+            }
+        });
+    });
+    assert_eq!((stats.records, stats.lost), (8, 0));
+    assert_eq!(stages(dir.path()).len(), 8);
+}
