@@ -115,13 +115,23 @@ pub struct JobDisk {
     /// The processor time of the layer, with a processor for each task. `None`: all tasks share
     /// one, on which each step takes a little time.
     pub cpu: Option<CpuCosts>,
+    /// Whether the stages of requests are recorded, for [`Summary::traces`].
+    pub is_traced: bool,
 }
 
 impl JobDisk {
     /// Returns a disk on this device with its default settings.
     pub fn new(device: DeviceSpec) -> JobDisk {
         let (policy, faults) = (device.policy(), Vec::new());
-        JobDisk { policy, is_stash_v1: false, device, max_sectors: None, faults, cpu: None }
+        JobDisk {
+            policy,
+            is_stash_v1: false,
+            device,
+            max_sectors: None,
+            faults,
+            cpu: None,
+            is_traced: false,
+        }
     }
 
     /// Sets the wake policy.
@@ -229,6 +239,7 @@ pub fn run_jobs(
     let tasks = plan(jobs, seed, block, capacity_bytes)?;
     let mut scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
     scenario.owners = owners;
+    scenario.is_traced = disk.is_traced;
     disk.check_limits(&scenario.limits)?;
     disk.check_faults(&scenario.limits)?;
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
@@ -367,6 +378,7 @@ fn scenario(
         is_stash_v1: disk.is_stash_v1,
         makes_own_calls: false,
         begins_in_wait: false,
+        is_traced: false,
         engine: disk.device.build(block),
         nr_tasks,
         preempt: PREEMPT_OF / 8,

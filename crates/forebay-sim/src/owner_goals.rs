@@ -48,6 +48,7 @@ fn scenario(policy: Policy, device: &DeviceSpec, goal_us: u64, nr_owners: usize)
         is_stash_v1: false,
         makes_own_calls: false,
         begins_in_wait: false,
+        is_traced: false,
         engine: device.build(BLOCK as u32),
         nr_tasks: 2,
         preempt: 0,

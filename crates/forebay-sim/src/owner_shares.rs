@@ -60,6 +60,7 @@ fn scenario(owners: &[Reads], policy: Policy, latency_ns: u64) -> Scenario {
         is_stash_v1: false,
         makes_own_calls: false,
         begins_in_wait: false,
+        is_traced: false,
         engine: Engine::Model(Box::new(Fixed::new(latency_ns, 4))),
         nr_tasks: owners.len(),
         preempt: 0,

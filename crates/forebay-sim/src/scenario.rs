@@ -34,6 +34,8 @@ pub(crate) struct Scenario {
     /// A wait beside the driver begins requests, as with `io_uring`: a task that waits tries to
     /// lead before its turn.
     pub(crate) begins_in_wait: bool,
+    /// The stages of requests are recorded.
+    pub(crate) is_traced: bool,
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
@@ -105,6 +107,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         is_stash_v1: false,
         makes_own_calls: false,
         begins_in_wait: false,
+        is_traced: false,
         engine: engine(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),

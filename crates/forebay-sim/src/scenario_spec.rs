@@ -245,6 +245,7 @@ impl ScenarioSpec {
             is_stash_v1: disk.wake() == Wake::StashV1,
             makes_own_calls: false,
             begins_in_wait: false,
+            is_traced: false,
             engine: disk.device.build(self.block_size),
             nr_tasks,
             preempt: interleaving.switches,

@@ -3,6 +3,7 @@
 use crate::lab::jain;
 use crate::late::Late;
 use crate::runtime::thread::Ended;
+use crate::stages::TraceOfSource;
 use crate::task::figures::CloneFigures;
 use crate::trace::{Kind, NR_KINDS};
 use forebay_core::{BlockStatus, Histogram, MergeKind, QueueStats, UnplugCause};
@@ -44,6 +45,9 @@ pub struct Summary {
     pub stats: Box<QueueStats>,
     /// Runs that were left to the holder of the token.
     pub skipped_runs: u64,
+    /// The trace, one list for each hardware context and each task; empty unless the disk asks for
+    /// it ([`JobDisk::is_traced`](crate::JobDisk::is_traced)).
+    pub traces: Vec<TraceOfSource>,
     pub(crate) counts: [u64; NR_KINDS],
 }
 

@@ -20,6 +20,7 @@ use crate::runtime::owners::DiskOwners;
 use crate::runtime::run_queue::{RunAfter, RunQueue, WorkerSettings};
 use crate::scenario::Scenario;
 use crate::scheduler::Scheduler;
+use crate::stages::Stages;
 use crate::summary::{Summary, Tally};
 use crate::trace::{DEVICE, Kind, Trace};
 use crate::violation::Violation;
@@ -75,6 +76,8 @@ pub(crate) struct World {
     pub(crate) makes_own_calls: bool,
     /// See [`Scenario`].
     pub(crate) begins_in_wait: bool,
+    /// The trace, if the run is traced.
+    pub(crate) stages: Option<Stages>,
     pub(crate) tally: RefCell<Box<Tally>>,
     pub(crate) late: LateLog,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
@@ -94,7 +97,7 @@ impl World {
         let run_queue = worker.map(|worker| RunQueue::new(nr_tasks, worker));
         let nr_tasks = nr_tasks + usize::from(run_queue.is_some());
         let completer = (scenario.command_ns > 0).then(|| Completer::new(scenario.command_ns));
-        let Scenario { makes_own_calls, begins_in_wait, .. } = scenario;
+        let Scenario { makes_own_calls, begins_in_wait, is_traced, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let layer_limits = plant.map_or(limits, |plant| plant.limits(limits));
@@ -126,6 +129,7 @@ impl World {
             cpu: scenario.cpu,
             makes_own_calls,
             begins_in_wait,
+            stages: is_traced.then(Stages::default),
             tally: RefCell::default(),
             late: LateLog::default(),
             plug_counters: RefCell::default(),
@@ -413,6 +417,7 @@ impl World {
             tally: *self.tally.take(),
             faults: self.faults(),
             late: self.late.get(),
+            traces: self.stages.as_ref().map(Stages::take).unwrap_or_default(),
             is_device_gone: self.device_state.is_failed(),
             stats,
             skipped_runs,

@@ -68,6 +68,7 @@ fn scenario(script: &Script, seed: u64) -> Scenario {
         is_stash_v1: false,
         makes_own_calls: false,
         begins_in_wait: false,
+        is_traced: false,
         engine: Engine::Model(Box::new(ScriptModel { failures, mean_ns })),
         nr_tasks: script.threads.len(),
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),

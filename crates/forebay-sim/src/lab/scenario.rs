@@ -55,6 +55,7 @@ pub(super) fn scenario(
         is_stash_v1: false,
         makes_own_calls: false,
         begins_in_wait: false,
+        is_traced: false,
         faults: Vec::new(),
         owners: None,
     }

@@ -114,6 +114,7 @@ impl Hctx {
         if world.disk.policy.io_timeout_ns > 0 {
             core.set_late_requests(Arc::new(world.late.clone()));
         }
+        core.set_trace(world.stages.as_ref().map(|stages| stages.of_context(self.at)));
         if let Some(owners) = &world.owners {
             owners.pass_to(&mut core, self.at, &mut world.checks());
         }
@@ -150,7 +151,11 @@ impl Hctx {
             now: world.now(),
             is_kicked: self.run.is_kicked(),
         };
-        act(&mut inner.core, &mut port)
+        let result = act(&mut inner.core, &mut port);
+        if let Some(stages) = &world.stages {
+            stages.drain();
+        }
+        result
     }
 
     /// Sets the task that offers to make a command of the next turn itself, and whether the turn

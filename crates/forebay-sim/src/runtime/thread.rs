@@ -113,9 +113,11 @@ impl<'a> Thread<'a> {
     pub(crate) fn of_disk(cpu: Cpu<'a>) -> Thread<'a> {
         let (world, id) = (Rc::clone(&cpu.world), cpu.id);
         let counters = Rc::clone(&world).new_plug_counters();
+        let mut queue = SoftwareQueue::new(world.disk.limits, world.disk.policy, counters);
+        queue.set_trace(world.stages.as_ref().map(|stages| stages.of_task(id)));
         Thread {
             hctx: Rc::clone(&world.hctxs[0]),
-            queue: SoftwareQueue::new(world.disk.limits, world.disk.policy, counters),
+            queue,
             world,
             id,
             cpu,
