@@ -4,6 +4,7 @@
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
 //! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk; [`control`]: `forebay control`,
 //!   the limits of a running server;
+//! - [`trace`]: `forebay trace`, where the time of requests went;
 //! - [`run`]: `forebay run`, programs that use libaio, on the layer;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
@@ -39,6 +40,7 @@ mod run;
 mod serve;
 mod sim;
 mod table;
+mod trace;
 mod usage;
 
 use std::ffi::OsString;
@@ -93,6 +95,8 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Run the published experiments, and compare the figures with the published ones
     Lab(lab::Args),
+    /// Sum up a trace: how long requests spent in each stage
+    Trace(trace::TraceArgs),
     /// Print the help of a command, or of a topic: specs, policies, report
     Help {
         /// A command or a topic
@@ -123,6 +127,7 @@ fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
         Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
         Ok(Cli { command: Command::Control(args) }) => control::main(&args),
+        Ok(Cli { command: Command::Trace(args) }) => trace::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Calibrate(args) }) => calibrate::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),

@@ -147,6 +147,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("status-interval", "", "1"),
     ("eta-newline", "", "1"),
     ("eta", "", "never"),
+    ("trace", "", "x"),
     ("section", "", "a"),
     ("parse-only", "", "1"),
     ("showcmd", "", "1"),

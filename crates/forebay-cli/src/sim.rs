@@ -21,6 +21,7 @@ mod settings;
 mod svg;
 mod table;
 mod total;
+mod trace;
 mod variants;
 
 use std::collections::hash_map::RandomState;
@@ -121,6 +122,9 @@ pub(crate) struct Args {
     /// Print one JSON value: fio's keys for each job, and the layer's figures under "forebay"
     #[arg(long)]
     json: bool,
+    /// Write a trace of the run to this new directory, for blkparse and forebay trace report
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "sweep"])]
+    trace: Option<PathBuf>,
     /// Also write a figure of the runs of --compare or --sweep to this file: IOPS, p99, switches
     /// and fairness
     #[arg(long, value_name = "FILE")]
@@ -169,7 +173,11 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
         return Ok(Plan { load: Load::Random(random::options(args)?), seeds });
     };
     if scenario::is_scenario(path) {
+        refuse_trace(args, "a scenario file")?;
         return scenario_plan(path, args);
+    }
+    if args.seeds.is_some_and(|nr| nr > 1) {
+        refuse_trace(args, "several seeds")?;
     }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
     let settings = in_file.then(&given(args, Tasks::Jobs)?);
@@ -185,10 +193,21 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     };
     for variant in &mut variants {
         variant.disk.faults.clone_from(&faults);
+        variant.disk.is_traced = args.trace.is_some();
         variant.kinds = kinds;
     }
     let file = JobFile { command, comparison: Comparison::new(path, variants, args)? };
     Ok(Plan { load: Load::Jobs(Box::new(file)), seeds })
+}
+
+/// Refuses a trace where no single run of a job file is traced.
+fn refuse_trace(args: &Args, beside: &str) -> Result<(), Failure> {
+    match args.trace {
+        None => Ok(()),
+        Some(_) => Err(Failure::Usage(format!(
+            "--trace: expected a job file and one seed, found {beside}: leave one of them out"
+        ))),
+    }
 }
 
 /// Returns the scenario of a file. Seeds of the command line override those of the file.
@@ -212,6 +231,7 @@ fn refuse_beside_seeds(args: &Args) -> Result<(), Failure> {
         ("--faults", !args.faults.is_empty()),
         ("--compare", !args.compare.is_empty()),
         ("--sweep", args.sweep.is_some()),
+        ("--trace", args.trace.is_some()),
         ("--svg", args.svg.is_some()),
         ("--wake", args.nbd && args.wake.is_some()),
         ("--queue-depth", args.nbd && args.queue_depth.is_some()),

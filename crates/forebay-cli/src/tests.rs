@@ -74,6 +74,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("sim", "set", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --set plug=none"),
     ("sim", "compare", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --compare plug=none"),
     ("sim", "sweep", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --sweep wake=fair,batch"),
+    ("sim", "trace", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --trace t"),
     ("sim", "wake", "sim --seed 1 --random", "sim --seed 1 --random --wake batch"),
     ("sim", "wake", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --wake batch"),
     ("sim", "queue_depth", "sim --seed 1 --random", "sim --seed 1 --random --queue-depth 7"),
@@ -113,6 +114,9 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("run", "stats", "run -- true", "run --stats - -- true"),
     ("run", "json", "run -- true", "run --json -- true"),
     ("run", "command", "run -- true", "run -- false"),
+    ("trace report", "path", "trace report a", "trace report b"),
+    ("trace report", "slowest", "trace report a", "trace report a --slowest 7"),
+    ("trace report", "json", "trace report a", "trace report a --json"),
     ("help", "words", "help", "help specs"),
 ];
 
@@ -145,6 +149,7 @@ fn outcome(args: &str) -> Result<String, Failure> {
         // shows only that the options are parsed.
         Command::Calibrate(args) => format!("{args:?}"),
         Command::Lab(args) => format!("{args:?}"),
+        Command::Trace(args) => format!("{args:?}"),
         Command::Run(args) => format!("{args:?}"),
         Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
     })

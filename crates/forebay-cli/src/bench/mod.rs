@@ -12,7 +12,7 @@
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
 //!   blocks to read back, and [`usage`], CPU time;
-//! - [`log_files`]: the logs;
+//! - [`log_files`]: the logs; [`trace`]: the stages of requests;
 //! - [`stages`]: jobs of other commands, one after another;
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
 //!   each disk and its jobs.
@@ -42,6 +42,7 @@ mod stages;
 mod status;
 pub(crate) mod stop;
 mod tally;
+mod trace;
 pub(crate) mod usage;
 mod worker;
 mod written;

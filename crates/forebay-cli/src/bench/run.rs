@@ -24,6 +24,7 @@ use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::plan::Target;
 use super::status::Status;
 use super::stop::Stop;
+use super::trace;
 use super::worker::{Task, Worker};
 use crate::failure::Failure;
 use crate::output;
@@ -44,7 +45,10 @@ pub(super) fn run(
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
-    run_on(&opened, command, targets, stop, show)
+    let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
+    let outcomes = run_on(&opened, command, targets, stop, show)?;
+    trace::end(trace)?;
+    Ok(outcomes)
 }
 
 /// Does the same on open disks.

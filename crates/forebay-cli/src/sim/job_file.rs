@@ -7,7 +7,7 @@ use super::comparison::Comparison;
 use super::run::Run;
 use super::seeds::Seeds;
 use super::variants::Variant;
-use super::{Args, report};
+use super::{Args, report, trace};
 use crate::failure::Failure;
 use crate::output;
 
@@ -42,14 +42,21 @@ impl JobFile {
 pub(super) fn main(args: &Args, file: &JobFile, seeds: Seeds) -> Result<(), Failure> {
     let (comparison, is_timed) = (&file.comparison, file.is_timed());
     let is_text = !comparison.is_json && !comparison.is_compared(args);
+    if let Some(dir) = &args.trace {
+        trace::prepare(dir)?;
+    }
     let run = |variant: &Variant, seed| file.run(variant, seed);
-    let runs = comparison.run(args, seeds, run, |variant, summary| match is_text {
-        true => {
+    let runs = comparison.run(args, seeds, run, |variant, summary| {
+        if let Some(dir) = &args.trace {
+            let device = args.device.as_deref().unwrap_or("the device of the job file");
+            trace::write(dir, device, &summary.traces)?;
+        }
+        if is_text {
             let run = Run::new(variant, summary, is_timed);
             let replay = Seeds::new(summary.seed, 1).replay(args);
-            output::stdout(&report::text(run, &replay))
+            output::stdout(&report::text(run, &replay))?;
         }
-        false => Ok(()),
+        Ok(())
     })?;
     comparison.report(args, seeds, &runs, Some((&file.command, is_timed)))
 }

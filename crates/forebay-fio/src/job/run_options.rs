@@ -30,6 +30,8 @@ pub struct RunOptions {
     pub eta_newline: Option<Duration>,
     /// The interval at which the whole report is printed while the jobs run.
     pub status_interval: Option<Duration>,
+    /// The directory for a trace of all disks.
+    pub trace: Option<PathBuf>,
     /// Whether to check the options only.
     pub parse_only: bool,
     /// Whether to print the jobs as a command line only.

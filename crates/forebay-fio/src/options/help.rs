@@ -59,7 +59,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "throttle_write_bps_burst", "throttle_latency_target_us",
     ]),
     ("Report and run", &[
-        "output", "output-format", "status-interval", "eta", "eta-newline", "section",
+        "output", "output-format", "status-interval", "eta", "eta-newline", "trace", "section",
         "parse-only", "showcmd", "readonly", "warnings-fatal", "help",
     ]),
 ];

@@ -44,7 +44,11 @@ pub(super) fn run(run: &RunOptions, asked: &CompareOptions) -> Result<(), Failur
         "--eta-newline has no effect: the progress line of a comparison stays in place; leave it \
          out"
     });
-    let messages: Vec<_> = [formats, reports, lines]
+    let traces = run.trace.as_ref().map(|_| {
+        "--trace has no effect: a comparison makes many runs, and each would need a directory; \
+         leave it out, and trace one run"
+    });
+    let messages: Vec<_> = [formats, reports, lines, traces]
         .into_iter()
         .flatten()
         .map(|message| format!("--compare: {message}"))

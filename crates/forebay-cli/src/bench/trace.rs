@@ -1,0 +1,30 @@
+//! A trace of all disks of a run.
+
+use forebay::{Disk, Trace};
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Begins a trace of the disks in this directory, if there is one.
+pub(super) fn begin(dir: Option<&Path>, disks: &[Disk]) -> Result<Option<Trace>, Failure> {
+    let Some(dir) = dir else { return Ok(None) };
+    let failed = |error: std::io::Error| Failure::Run(format!("--trace: {error}"));
+    let trace = Trace::create(dir).map_err(failed)?;
+    disks.iter().try_for_each(|disk| trace.add(disk)).map_err(failed)?;
+    Ok(Some(trace))
+}
+
+/// Ends the trace, and prints how much was recorded.
+pub(super) fn end(trace: Option<Trace>) -> Result<(), Failure> {
+    let Some(trace) = trace else { return Ok(()) };
+    let dir = trace.dir().to_owned();
+    let stats = trace.finish().map_err(|error| Failure::Run(format!("--trace: {error}")))?;
+    let lost = match stats.lost {
+        0 => String::new(),
+        lost => format!("; {lost} were lost, because a ring in memory was full"),
+    };
+    let records = stats.records;
+    output::stderr(&format!("forebay: trace: {records} records in {}{lost}\n", dir.display()));
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The figures of the trace of one disk.
+
+use forebay_trace::reader::{ReadError, TraceFiles};
+use forebay_trace::report::{Counts, Follower, NR_STAGES, Times, Traced};
+use std::path::PathBuf;
+
+/// The part of all I/Os that counts as the slowest, as a divisor.
+const SLOWEST_OF: usize = 100;
+
+/// The figures of the trace of one disk.
+#[derive(Debug)]
+pub(super) struct Summary {
+    pub(super) disk: String,
+    pub(super) nr_files: usize,
+    pub(super) counts: Counts,
+    /// I/Os that the trace does not see complete.
+    pub(super) nr_open: usize,
+    pub(super) nr_missing: u64,
+    pub(super) span_ns: u64,
+    pub(super) first_ns: u64,
+    pub(super) stages: [Times; NR_STAGES],
+    pub(super) total: Times,
+    /// The number of the slowest I/Os, one in a hundred and at least one, and the time of the
+    /// fastest of them.
+    pub(super) nr_slowest: usize,
+    pub(super) slowest_from_ns: u64,
+    /// The mean time of these in each stage.
+    pub(super) slowest_mean_ns: [f64; NR_STAGES],
+    /// The slowest, slowest first.
+    pub(super) slowest: Vec<Traced>,
+}
+
+impl Summary {
+    /// Reads the files of a disk. Keeps the `nr_listed` slowest I/Os.
+    pub(super) fn read(
+        disk: &str,
+        paths: &[PathBuf],
+        nr_listed: usize,
+    ) -> Result<Summary, ReadError> {
+        let mut files = TraceFiles::open(paths)?;
+        let (mut follower, mut done) = (Follower::default(), Vec::new());
+        let (mut nr_missing, mut nr_forgotten) = (0, 0);
+        while let Some(entry) = files.next_entry()? {
+            if files.nr_missing() > nr_missing {
+                nr_missing = files.nr_missing();
+                nr_forgotten += follower.forget();
+            }
+            follower.take(&entry, |bio| done.push(bio));
+        }
+        let mut stages: [Times; NR_STAGES] = Default::default();
+        let mut total = Times::default();
+        for bio in &done {
+            total.add(bio.total_ns());
+            stages.iter_mut().zip(bio.stages_ns).for_each(|(times, time_ns)| times.add(time_ns));
+        }
+        stages.iter_mut().for_each(Times::sort);
+        total.sort();
+        let first_ns = done.iter().map(|bio| bio.queued_ns).min().unwrap_or(0);
+        done.sort_by_key(|bio| std::cmp::Reverse(bio.total_ns()));
+        let nr_slowest = done.len().div_ceil(SLOWEST_OF);
+        let slowest = &done[..nr_slowest];
+        let mean = |stage: usize| {
+            let sum: u64 = slowest.iter().map(|bio| bio.stages_ns[stage]).sum();
+            sum as f64 / nr_slowest.max(1) as f64
+        };
+        Ok(Summary {
+            disk: disk.to_owned(),
+            nr_files: paths.len(),
+            counts: follower.counts(),
+            nr_open: follower.nr_open() + nr_forgotten,
+            nr_missing,
+            span_ns: follower.span_ns(),
+            first_ns,
+            slowest_mean_ns: std::array::from_fn(mean),
+            slowest_from_ns: slowest.last().map_or(0, Traced::total_ns),
+            nr_slowest,
+            stages,
+            total,
+            slowest: done.into_iter().take(nr_listed).collect(),
+        })
+    }
+
+    /// Returns the part of a stage in the time of all I/Os, from 0 to 1.
+    pub(super) fn share(&self, stage: usize) -> f64 {
+        part(self.stages[stage].mean_ns(), self.total.mean_ns())
+    }
+
+    /// Returns the part of a stage in the time of the slowest, from 0 to 1.
+    pub(super) fn share_of_slowest(&self, stage: usize) -> f64 {
+        part(self.slowest_mean_ns[stage], self.slowest_mean_ns.iter().sum())
+    }
+
+    /// Returns the part of the I/Os that merged with others, from 0 to 1.
+    pub(super) fn merge_ratio(&self) -> f64 {
+        part(self.counts.merged as f64, self.counts.queued as f64)
+    }
+}
+
+fn part(of: f64, all: f64) -> f64 {
+    if all > 0.0 { of / all } else { 0.0 }
+}

@@ -1,0 +1,153 @@
+//! The report of a trace as text.
+
+use super::summary::Summary;
+use crate::table;
+use forebay_trace::record::Categories;
+use forebay_trace::report::{STAGES, Times, Traced};
+use std::fmt::Write as _;
+
+/// Returns the report of a disk.
+pub(super) fn render(summary: &Summary) -> String {
+    let mut text = String::new();
+    let counts = &summary.counts;
+    // Writing to a String does not fail, here and below.
+    let _ = writeln!(
+        text,
+        "{}: {} I/Os in {}, from {} {}",
+        summary.disk,
+        counts.queued,
+        time(summary.span_ns as f64),
+        summary.nr_files,
+        if summary.nr_files == 1 { "file" } else { "files" },
+    );
+    let _ = writeln!(
+        text,
+        "  {} merged ({:.1} %), {} requests issued, {} flushes, {} split",
+        counts.merged,
+        100.0 * summary.merge_ratio(),
+        counts.issued,
+        counts.flushes,
+        counts.splits
+    );
+    let _ = writeln!(
+        text,
+        "  {} requests waited for a tag, {} found the driver busy, {} failed",
+        counts.sleeps, counts.requeues, counts.errors
+    );
+    if summary.nr_open > 0 {
+        let _ = writeln!(text, "  {} I/Os have no end in the trace", summary.nr_open);
+    }
+    if summary.nr_missing > 0 {
+        let _ =
+            writeln!(text, "  {} records are missing, because a ring was full", summary.nr_missing);
+    }
+    if summary.total.is_empty() {
+        text.push_str("\n  No I/O is complete, so there are no times.\n");
+        return text;
+    }
+    text.push('\n');
+    text.push_str(&table::aligned(&stages(summary), "  "));
+    let _ = writeln!(
+        text,
+        "\n  Where the time of the slowest {} (1 %, {} and more) went:",
+        plural(summary.nr_slowest),
+        time(summary.slowest_from_ns as f64)
+    );
+    let rows: Vec<_> = STAGES
+        .iter()
+        .enumerate()
+        .map(|(stage, name)| {
+            vec![
+                (*name).to_owned(),
+                time(summary.slowest_mean_ns[stage]),
+                format!("{:.1} %", 100.0 * summary.share_of_slowest(stage)),
+            ]
+        })
+        .collect();
+    text.push_str(&table::aligned(&rows, "    "));
+    if !summary.slowest.is_empty() {
+        let _ = writeln!(text, "\n  The slowest:");
+        text.push_str(&table::aligned(&slowest(summary), "    "));
+    }
+    text
+}
+
+/// Returns the table of the stages.
+fn stages(summary: &Summary) -> Vec<Vec<String>> {
+    let head = ["", "mean", "p50", "p99", "p99.9", "max", "share"].map(str::to_owned).to_vec();
+    let row = |name: &str, times: &Times, share: f64| {
+        let percentiles = [50.0, 99.0, 99.9, 100.0].map(|at| time(times.percentile_ns(at) as f64));
+        let mut row = vec![name.to_owned(), time(times.mean_ns())];
+        row.extend(percentiles);
+        row.push(format!("{:.1} %", 100.0 * share));
+        row
+    };
+    let of_stage = |(stage, name)| row(name, &summary.stages[stage], summary.share(stage));
+    let stages = STAGES.iter().copied().enumerate().map(of_stage);
+    std::iter::once(head).chain(stages).chain([row("total", &summary.total, 1.0)]).collect()
+}
+
+/// Returns the table of the slowest I/Os.
+fn slowest(summary: &Summary) -> Vec<Vec<String>> {
+    let head = ["at", "", "offset", "bytes", "total", "plug", "tag", "scheduler", "device", ""];
+    let row = |bio: &Traced| {
+        let mut row = vec![
+            format!("{:.6} s", (bio.queued_ns - summary.first_ns) as f64 / 1e9),
+            operation(bio.categories).to_owned(),
+            (bio.sector * 512).to_string(),
+            bio.bytes.to_string(),
+            time(bio.total_ns() as f64),
+        ];
+        row.extend(bio.stages_ns.map(|time_ns| time(time_ns as f64)));
+        row.push(notes(bio));
+        row
+    };
+    std::iter::once(head.map(str::to_owned).to_vec())
+        .chain(summary.slowest.iter().map(row))
+        .collect()
+}
+
+/// Returns what an I/O does.
+pub(super) fn operation(categories: Categories) -> &'static str {
+    match () {
+        () if categories.has(Categories::DISCARD) => "discard",
+        () if categories.has(Categories::READ) => "read",
+        () => "write",
+    }
+}
+
+/// Returns what was special about an I/O.
+fn notes(bio: &Traced) -> String {
+    let all = [
+        (bio.is_merged, "merged"),
+        (bio.has_slept, "waited for a tag"),
+        (bio.was_requeued, "driver busy"),
+        (bio.error != 0, "failed"),
+    ];
+    all.iter().filter(|(is_so, _)| *is_so).map(|(_, what)| *what).collect::<Vec<_>>().join(", ")
+}
+
+fn plural(nr: usize) -> String {
+    if nr == 1 { "I/O".to_owned() } else { format!("{nr} I/Os") }
+}
+
+/// Returns a time with a unit.
+fn time(ns: f64) -> String {
+    match ns {
+        ..1e3 => format!("{ns:.0} ns"),
+        ..1e6 => format!("{:.1} us", ns / 1e3),
+        ..1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{:.3} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let all = [0.0, 999.0, 1500.0, 2.5e6, 3e9].map(time);
+        assert_eq!(all, ["0 ns", "999 ns", "1.5 us", "2.50 ms", "3.000 s"]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Traces of `bench`, read by blktrace's own programs and by fio.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{bench, folder, forebay, json, skip_without, stderr, stdout};
+
+/// Runs a program of blktrace or fio in a folder. Returns `None`, and skips the test, without it.
+fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Option<String> {
+    let output = Command::new(program).current_dir(folder).args(args.split_whitespace()).output();
+    match output {
+        Ok(output) => {
+            let text = stdout(&output) + &stderr(&output);
+            assert!(output.status.success(), "{program} {args}: {text}");
+            Some(text)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skip_without(program, test);
+            None
+        }
+        Err(error) => panic!("{program}: {error}"),
+    }
+}
+
+/// Runs a bench with a trace in the folder `t`, and returns its report.
+#[track_caller]
+fn traced(folder: &TempDir, args: &str) -> Value {
+    let output = bench(folder, &format!("--trace=t {args} --output-format=json"));
+    assert_eq!(output.status.code(), Some(0), "{args}: {}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("forebay: trace: ") && told.contains(" records in t"), "{told}");
+    assert!(!told.contains("lost"), "{told}");
+    json(&output)
+}
+
+/// Returns the report of the trace, of its only disk.
+fn report(folder: &TempDir) -> Value {
+    let output = run_report(folder, "t --json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    json(&output)["disks"][0].take()
+}
+
+fn run_report(folder: &TempDir, args: &str) -> Output {
+    let args = args.split_whitespace();
+    forebay(folder).args(["trace", "report"]).args(args).output().expect("it can be run")
+}
+
+/// Returns the average and the number of a line of btt, such as that of Q2C.
+fn averages(text: &str, name: &str) -> Option<(f64, u64)> {
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    let cells: Vec<_> = line.split_whitespace().collect();
+    Some((cells[2].parse().ok()?, cells[4].parse().ok()?))
+}
+
+fn assert_close(name: &str, ours: f64, theirs: f64) {
+    assert!((ours - theirs).abs() <= 0.01 * theirs.abs(), "{name}: {ours}, in btt {theirs}");
+}
+
+#[test]
+fn btt_finds_the_times_and_merges_of_our_report() {
+    let test = "btt_finds_the_times_and_merges_of_our_report";
+    let folder = folder();
+    let disk = "--filename=ram:64M?req_ns=20000&io_ns=2000&queue_depth=4";
+    let bench = traced(
+        &folder,
+        &format!(
+            "--name=merged {disk} --rw=write --bs=4k --iodepth=32 --iodepth_batch_submit=8 \
+             --iodepth_batch_complete=8 --size=8m \
+             --name=random --new_group --stonewall {disk} --rw=randread --bs=4k --iodepth=16 \
+             --number_ios=2000"
+        ),
+    );
+    let args = "-D t -i ram-64M -d merged.bin -q";
+    let Some(_) = tool(folder.path(), test, "blkparse", args) else { return };
+    let Some(btt) = tool(folder.path(), test, "btt", "-i merged.bin") else { return };
+    let ours = report(&folder);
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let (q2c, nr_ended) = averages(&btt, "Q2C").unwrap_or_else(|| panic!("{btt}"));
+    assert_eq!(nr_ended, ours["total_ns"]["n"], "{btt}");
+    assert_close("Q2C", number(&ours["total_ns"]["mean"]) / 1e9, q2c);
+    let (d2c, _) = averages(&btt, "D2C").unwrap_or_else(|| panic!("{btt}"));
+    assert_close("D2C", number(&ours["stages_ns"]["device"]["mean"]) / 1e9, d2c);
+    // The layer's own counts, and the table `#Q #D Ratio` of btt.
+    let layer = &bench["forebay"][0];
+    let (queued, issued) = (number(&ours["queued"]), number(&ours["issued"]));
+    let line = btt.lines().skip_while(|line| !line.contains("#Q       #D   Ratio")).nth(2);
+    let cells: Vec<_> = line.expect("a table").split_whitespace().collect();
+    assert_eq!(cells[3..5], [queued.to_string(), issued.to_string()], "{btt}");
+    assert_eq!(queued, 4048.0, "{layer}");
+    assert!(
+        ours["merged"].as_u64() > Some(1000) && ours["tag_waits"].as_u64() > Some(10),
+        "{ours}"
+    );
+    assert_eq!((&ours["unfinished"], &ours["missing_records"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn blktrace_programs_read_every_kind_of_request() {
+    let test = "blktrace_programs_read_every_kind_of_request";
+    let folder = folder();
+    // Splits, tag waits and a scheduler; flushes, discards, zeroes; a busy driver and a failure.
+    let disk = "fault:model:sata?size=64M&queue_depth=4&max_sectors_kb=8&scheduler=mq-deadline\
+                &rule=read:busy:nth=5&rule=write:medium:nth=50";
+    let args = format!(
+        "--filename={disk} --name=rw --rw=randrw --bsrange=4k-16k --iodepth=8 \
+         --number_ios=200 --fdatasync=10 --name=trim --rw=randtrim --bs=4k --number_ios=50"
+    );
+    let output = bench(&folder, &format!("--trace=t {args}"));
+    assert!(stderr(&output).contains("forebay: trace: "), "{}", stderr(&output));
+    let name = std::fs::read_to_string(folder.path().join("t/devices")).expect("a list");
+    let name = name.split('\t').nth(1).expect("a name").to_owned();
+    let inside = folder.path().join("t");
+    let Some(text) = tool(&inside, test, "blkparse", &format!("-i {name}")) else { return };
+    let acts: std::collections::BTreeSet<_> =
+        text.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
+    for act in ["Q", "G", "S", "X", "I", "D", "R", "C"] {
+        assert!(acts.contains(act), "{act} is not in {acts:?}\n{text}");
+    }
+    let kinds: std::collections::BTreeSet<_> =
+        text.lines().filter_map(|line| line.split_whitespace().nth(6)).collect();
+    for kind in ["R", "W", "FW", "D"] {
+        assert!(kinds.contains(kind), "{kind} is not in {kinds:?}");
+    }
+    assert!(text.contains("[-61]") || text.contains("[65475]"), "the failure:\n{text}");
+    let Some(_) = tool(&inside, test, "blkrawverify", &name) else { return };
+    let verdict = std::fs::read_to_string(inside.join(format!("{name}.verify.out")));
+    let verdict = verdict.expect("the output of blkrawverify");
+    let sums: Vec<_> = verdict.lines().filter(|line| line.contains(" invalid (")).collect();
+    assert!(!sums.is_empty() && sums.iter().all(|line| line.contains(" 0 invalid")), "{verdict}");
+}
+
+#[test]
+fn fio_replays_a_trace() {
+    let test = "fio_replays_a_trace";
+    let folder = folder();
+    traced(&folder, "--name=x --filename=ram:4M --rw=randrw --bs=4k --number_ios=300");
+    let args = "-D t -i ram-4M -d merged.bin -q";
+    let Some(_) = tool(folder.path(), test, "blkparse", args) else { return };
+    std::fs::write(folder.path().join("disk.img"), vec![0; 4 << 20]).expect("a file");
+    let args = "--name=replay --read_iolog=merged.bin --replay_redirect=disk.img --ioengine=psync \
+                --replay_no_stall=1 --output-format=json";
+    let Some(text) = tool(folder.path(), test, "fio", args) else { return };
+    let text = &text[text.find('{').expect("JSON")..];
+    let replay: Value = text.parse().unwrap_or_else(|error| panic!("{error}: {text}"));
+    let job = &replay["jobs"][0];
+    let nr = job["read"]["total_ios"].as_u64().zip(job["write"]["total_ios"].as_u64());
+    assert_eq!(nr.map(|(reads, writes)| reads + writes), Some(300), "{text}");
+    assert_eq!(job["error"], 0);
+}
+
+#[test]
+fn report_shows_where_the_time_of_the_slowest_went() {
+    let folder = folder();
+    traced(
+        &folder,
+        "--name=x --filename=ram:4M?req_ns=200000&queue_depth=1 --rw=randread --bs=4k \
+         --iodepth=4 --number_ios=200",
+    );
+    let output = run_report(&folder, "t --slowest 2");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("ram-4M: 200 I/Os in "), "{text}");
+    for expected in [
+        "  0 merged (0.0 %), 200 requests issued, 0 flushes, 0 split\n",
+        "\n  Where the time of the slowest 2 I/Os (1 %, ",
+        "\n  The slowest:\n",
+        "waited for a tag\n",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+    let ours = report(&folder);
+    // Three of four I/Os wait for the only tag.
+    let stage = |name: &str| ours["stages_ns"][name]["mean"].as_f64().expect("a number");
+    assert!(stage("tag") > 1.5 * stage("device"), "{ours}");
+    assert_eq!(ours["stages_ns"]["device"]["n"], 200);
+}
+
+#[test]
+fn mistakes_are_refused_by_name() {
+    let folder = folder();
+    let error = |output: Output| {
+        assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+        stderr(&output)
+    };
+    let text = error(run_report(&folder, "nowhere"));
+    let expected =
+        "forebay: nowhere: no trace is there: write one with forebay bench --trace=DIR\n";
+    assert_eq!(text, expected);
+    let args = "--trace=t --name=x --filename=ram:1M --rw=read --number_ios=1";
+    assert!(bench(&folder, args).status.success());
+    let text = error(bench(&folder, args));
+    let expected = "forebay: --trace: t: the directory has a trace: remove its files, or choose \
+                    another directory\n";
+    assert_eq!(text, expected);
+    std::fs::write(folder.path().join("t/ram-1M.blktrace.0"), [7; 100]).expect("a file");
+    let text = error(run_report(&folder, "t"));
+    assert!(
+        text.contains("t/ram-1M.blktrace.0: byte 0: a record begins with 0x07070707"),
+        "{text}"
+    );
+}
+
+#[test]
+fn simulated_run_has_the_same_trace_each_time_and_every_io_ends() {
+    let test = "simulated_run_has_the_same_trace_each_time_and_every_io_ends";
+    let folder = folder();
+    let job = "[job]\nrw=randrw\nbs=4k\niodepth=32\niodepth_batch=4\nsize=2m\nfsync=40\n";
+    std::fs::write(folder.path().join("a.fio"), job).expect("a file");
+    let sim = |dir: &str| {
+        let args = "sim a.fio --seed 5 --device sata --set scheduler=mq-deadline \
+                    --set queue_depth=8 --trace";
+        let output = forebay(&folder).args(args.split_whitespace()).arg(dir).output();
+        let output = output.expect("it can be run");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let mut files: Vec<_> = std::fs::read_dir(folder.path().join(dir))
+            .expect("a directory")
+            .map(|entry| entry.expect("a file"))
+            .map(|entry| (entry.file_name(), std::fs::read(entry.path()).expect("a file")))
+            .collect();
+        files.sort();
+        files
+    };
+    assert_eq!(sim("t"), sim("again"));
+    let ours = report(&folder);
+    assert_eq!(ours["queued"], 512, "{ours}");
+    assert_eq!((&ours["unfinished"], &ours["errors"]), (&0.into(), &0.into()));
+    assert!(ours["flushes"].as_u64() > Some(2) && ours["tag_waits"].as_u64() > Some(100), "{ours}");
+    let Some(_) = tool(folder.path(), test, "blkparse", "-D t -i sim -d merged.bin -q") else {
+        return;
+    };
+    let Some(btt) = tool(folder.path(), test, "btt", "-i merged.bin") else { return };
+    let (q2c, nr) = averages(&btt, "Q2C").unwrap_or_else(|| panic!("{btt}"));
+    assert_eq!(nr, ours["total_ns"]["n"], "{btt}");
+    assert_close("Q2C", ours["total_ns"]["mean"].as_f64().expect("a number") / 1e9, q2c);
+}
