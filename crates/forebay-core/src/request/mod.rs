@@ -30,6 +30,19 @@ pub(crate) use steps::Steps;
 #[derive(Debug)]
 pub struct Request(Box<QueuedBio>);
 
+impl QueuedBio {
+    /// Returns the length of the next command of the request of which this is the box.
+    #[inline]
+    pub(crate) fn window_len(&self, splits: &Splits) -> u64 {
+        let rq = &self.rq;
+        if !rq.bio_by_bio {
+            return rq.len;
+        }
+        let head = rq.part_of.map_or(self, |at| splits.bio(at));
+        (head.bio.len - rq.skip).min(rq.len)
+    }
+}
+
 impl Deref for Request {
     type Target = Header;
 

@@ -7,7 +7,7 @@
 
 use crate::bio::{Bio, BioFlags, Op, Segments};
 use crate::origin::Origin;
-use crate::request::{Splits, Steps};
+use crate::request::Steps;
 use crate::retry::{Moment, RetrySlot};
 use crate::status::BlockStatus;
 use alloc::boxed::Box;
@@ -238,17 +238,6 @@ impl QueuedBio {
     #[inline]
     pub fn link_mut(&mut self) -> &mut *mut QueuedBio {
         self.link.get_mut()
-    }
-
-    /// Returns the length of the next command of the request of which this is the box.
-    #[inline]
-    pub(crate) fn window_len(&self, splits: &Splits) -> u64 {
-        let rq = &self.rq;
-        if !rq.bio_by_bio {
-            return rq.len;
-        }
-        let head = rq.part_of.map_or(self, |at| splits.bio(at));
-        (head.bio.len - rq.skip).min(rq.len)
     }
 
     /// Records a status that no other replaces.

@@ -8,8 +8,10 @@
 //! The flags order nothing: the rings are under a lock, and a thread that sees a flag late only
 //! begins to record later. So models need not see them.
 
-use crate::trace::rings::DiskRings;
+pub(crate) mod rings;
+
 use forebay_core::TraceWriter;
+use rings::DiskRings;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

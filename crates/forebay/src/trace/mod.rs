@@ -1,15 +1,14 @@
 //! Traces of disks, as files of blktrace.
 
 mod recorder;
-pub(crate) mod rings;
 
 pub use recorder::TraceStats;
 
 use crate::disk::Disk;
 use crate::runtime::shared::Shared;
+use crate::runtime::trace::rings::DiskRings;
 use forebay_trace::directory::{self, DEVICES, LOCAL_MAJOR, device, device_line, disk_name};
 use recorder::{Recording, TracedDisk};
-use rings::DiskRings;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The thread that empties the rings of traced disks into files.
 
-use super::rings::{DiskRings, NewRing, Source};
 use crate::errno;
+use crate::runtime::trace::rings::{DiskRings, NewRing, Source};
 use crate::sys::clock;
 use forebay_core::TraceReader;
 use forebay_trace::directory::file_path;

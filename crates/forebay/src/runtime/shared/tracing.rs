@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::runtime::trace::DiskTrace;
-use crate::trace::rings::DiskRings;
+use crate::runtime::trace::rings::DiskRings;
 use std::sync::Arc;
 
 impl Shared {

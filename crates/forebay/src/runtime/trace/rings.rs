@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The writer of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// The hardware context with this index.
     Context(usize),
     /// A thread that submits I/O.
@@ -19,9 +19,9 @@ pub(super) enum Source {
 
 /// A ring that the recorder has not seen yet.
 #[derive(Debug)]
-pub(super) struct NewRing {
-    pub(super) source: Source,
-    pub(super) reader: TraceReader,
+pub(crate) struct NewRing {
+    pub(crate) source: Source,
+    pub(crate) reader: TraceReader,
 }
 
 /// The rings of a traced disk. Threads add theirs, and the recorder takes them.
@@ -33,19 +33,19 @@ pub(crate) struct DiskRings {
 }
 
 impl DiskRings {
-    pub(super) fn new(nr_records: usize) -> DiskRings {
+    pub(crate) fn new(nr_records: usize) -> DiskRings {
         DiskRings { nr_records, added: Mutex::default() }
     }
 
     /// Creates the ring of a hardware context.
-    pub(crate) fn add_context(&self, at: usize) -> TraceWriter {
+    pub(super) fn add_context(&self, at: usize) -> TraceWriter {
         let (writer, reader) = TraceWriter::for_context(self.nr_records);
         self.add(Source::Context(at), reader);
         writer
     }
 
     /// Creates the ring of the calling thread.
-    pub(crate) fn add_thread(&self) -> TraceWriter {
+    pub(super) fn add_thread(&self) -> TraceWriter {
         let (writer, reader) = TraceWriter::for_queue(self.nr_records);
         let name = std::thread::current().name().unwrap_or_default().to_owned();
         self.add(Source::Thread { id: crate::sys::thread_id(), name }, reader);
@@ -53,7 +53,7 @@ impl DiskRings {
     }
 
     /// Takes the rings that were added since the last call.
-    pub(super) fn take_added(&self) -> Vec<NewRing> {
+    pub(crate) fn take_added(&self) -> Vec<NewRing> {
         std::mem::take(&mut self.added.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
