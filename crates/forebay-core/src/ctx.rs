@@ -68,7 +68,8 @@ impl SoftwareQueue {
         }
     }
 
-    /// Records the stages of bios from now on, or no longer. See [`TraceEvent`].
+    /// Records the stages of bios from now on, or no longer: of those that
+    /// [`queue_traced_bio`](Self::queue_traced_bio) queues. See [`TraceEvent`].
     #[cold]
     pub fn set_trace(&mut self, writer: Option<TraceWriter>) {
         self.trace.set(writer);
@@ -112,6 +113,32 @@ impl SoftwareQueue {
     #[inline(always)]
     pub fn queue_bio(
         &mut self,
+        queued: Box<QueuedBio>,
+        level: u32,
+        now: u64,
+    ) -> Result<(), (SubmitErrorKind, Box<QueuedBio>)> {
+        self.queue::<false>(queued, level, now)
+    }
+
+    /// Same as [`queue_bio`](Self::queue_bio), and records the stages of the bio if the queue has a
+    /// trace. A function of its own, because the caller of the other one has to test anyway whether
+    /// a trace has begun.
+    ///
+    /// # Errors
+    /// Same as [`queue_bio`](Self::queue_bio).
+    #[cold]
+    pub fn queue_traced_bio(
+        &mut self,
+        queued: Box<QueuedBio>,
+        level: u32,
+        now: u64,
+    ) -> Result<(), (SubmitErrorKind, Box<QueuedBio>)> {
+        self.queue::<true>(queued, level, now)
+    }
+
+    #[inline(always)]
+    fn queue<const TRACED: bool>(
+        &mut self,
         mut queued: Box<QueuedBio>,
         level: u32,
         now: u64,
@@ -128,16 +155,15 @@ impl SoftwareQueue {
                 self.check(queued, level)?
             }
         };
-        if self.trace.is_on() {
-            self.place_traced(rq, level, now);
-            return Ok(());
+        if TRACED {
+            self.trace.request(TraceEvent::Queue, &rq, now);
         }
         match level {
             0 => {
                 rq.unplugged_ns = now;
                 self.list.push_outgoing(rq);
             }
-            _ => self.plug_request::<false>(rq, now),
+            _ => self.plug_request::<TRACED>(rq, now),
         }
         Ok(())
     }
@@ -166,26 +192,12 @@ impl SoftwareQueue {
         Ok(rq)
     }
 
-    /// Continues [`SoftwareQueue::queue_bio`] if the queue has a trace.
-    // A call, so that the usual case keeps its registers.
-    #[cold]
-    #[inline(never)]
-    fn place_traced(&mut self, mut rq: Request, level: u32, now: u64) {
-        self.trace.request(TraceEvent::Queue, &rq, now);
-        match level {
-            0 => {
-                rq.unplugged_ns = now;
-                self.list.push_outgoing(rq);
-            }
-            _ => self.plug_request::<true>(rq, now),
-        }
-    }
-
     /// Merges a request into the plug, or appends it. `TRACED`: the queue may have a trace.
     #[inline]
     fn plug_request<const TRACED: bool>(&mut self, rq: Request, now: u64) {
         let op = rq.op;
-        let record = TRACED.then(|| TraceRecord::of(TraceEvent::BackMerge, &rq, rq.len, now));
+        let record = (TRACED && self.trace.is_on())
+            .then(|| TraceRecord::of(TraceEvent::BackMerge, &rq, rq.len, now));
         match self.list.try_merge(&self.limits, self.nomerges, rq) {
             Ok(kind) => {
                 self.counters.count_merge(op, kind);

@@ -238,13 +238,17 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 22] = [
+const KINDS: [Work; 24] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
     ("watched", "an I/O of an event loop, one at a time", |nr| Load::new("null:1G").watched(nr)),
     ("merges", "an I/O, 16 merged to one", |nr| Load::new("null:1G").merges(nr)),
     ("no-stats", "an I/O, one at a time, iostats=off", |nr| {
         Load::new("null:1G?iostats=off").singly(nr);
+    }),
+    ("traced", "an I/O, one at a time, traced", |nr| traced(|mut load| load.singly(nr))),
+    ("traced-batches", "an I/O, in batches of 32, traced", |nr| {
+        traced(|mut load| load.batches(nr))
     }),
     ("backend", "an I/O on a back end, one at a time", |nr| Load::on_backend().singly(nr)),
     ("backend-batches", "an I/O on a back end, in batches of 32", |nr| {
@@ -288,6 +292,18 @@ const KINDS: [Work; 22] = [
     ("tag", "a tag taken and given back", |nr| tags(1, nr)),
     ("tags", "a tag taken and given back, 16 at once", |nr| tags(16, nr)),
 ];
+
+/// Runs a load whose disk is traced. The files are removed.
+fn traced(work: impl FnOnce(Load)) {
+    let dir = std::env::temp_dir().join(format!("forebay-cost-{}", std::process::id()));
+    let disk = Disk::open("null:1G").expect("null is always there");
+    let trace = forebay::Trace::create(&dir).expect("an empty directory");
+    trace.add(&disk).expect("it is not traced");
+    work(Load::on(&disk));
+    let stats = trace.finish().expect("the files are written");
+    println!("{} records, {} lost", stats.records, stats.lost);
+    std::fs::remove_dir_all(&dir).expect("they are removed");
+}
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

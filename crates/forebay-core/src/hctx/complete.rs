@@ -46,7 +46,7 @@ impl Turn<'_> {
             return;
         }
         let how = self.reap_mode();
-        self.hctx.reap_now(driver, how, self.now, self.gates, self.ended);
+        self.hctx.reap_now::<true, D>(driver, how, self.now, self.gates, self.ended);
     }
 
     /// Returns how thoroughly the driver looks for completions. A glance is enough if requests of
@@ -381,9 +381,10 @@ impl HardwareContext {
         self.retries.is_quarantined(rq.head_ranges(&self.splits))
     }
 
-    /// Reaps the driver's completions and ends their bios, which are appended to `ended`.
+    /// Reaps the driver's completions and ends their bios, which are appended to `ended`. `TRACED`:
+    /// the context may have a trace.
     #[inline(always)]
-    pub(super) fn reap_now<D: Driver + ?Sized>(
+    pub(super) fn reap_now<const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         how: Reap,
@@ -395,8 +396,8 @@ impl HardwareContext {
         driver.reap(&mut self.completions, how);
         self.flush.begin_reaping();
         match self.completions.len() {
-            1 => self.complete(0, now, gates, ended),
-            nr => self.complete_several(nr, now, gates, ended),
+            1 => self.complete::<TRACED>(0, now, gates, ended),
+            nr => self.complete_several::<TRACED>(nr, now, gates, ended),
         }
         self.completions.clear();
         self.flush.end_reaping();
@@ -404,18 +405,24 @@ impl HardwareContext {
 
     // A loop of its own needs fewer registers.
     #[inline(never)]
-    fn complete_several(
+    fn complete_several<const TRACED: bool>(
         &mut self,
         nr: usize,
         now: u64,
         gates: Gates,
         ended: &mut Vec<Box<QueuedBio>>,
     ) {
-        (0..nr).for_each(|nth| self.complete(nth, now, gates, ended));
+        (0..nr).for_each(|nth| self.complete::<TRACED>(nth, now, gates, ended));
     }
 
     #[inline(always)]
-    fn complete(&mut self, nth: usize, now: u64, gates: Gates, ended: &mut Vec<Box<QueuedBio>>) {
+    fn complete<const TRACED: bool>(
+        &mut self,
+        nth: usize,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) {
         let &Completed { tag, ref result } = self.completions.get(nth);
         let slot = &mut self.table[tag.index()];
         if slot.state != SlotState::Issued {
@@ -427,7 +434,9 @@ impl HardwareContext {
             self.nr_begun -= 1;
         }
         let rq = slot.rq.take().expect("an issued tag has a request");
-        self.trace.complete(&rq, &self.splits, *result, now);
+        if TRACED {
+            self.trace.complete(&rq, &self.splits, *result, now);
+        }
         self.nr_in_flight -= 1;
         let counters = &*self.counters;
         if self.nr_in_flight == 0 && now > self.busy_since_ns {

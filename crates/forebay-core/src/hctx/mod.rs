@@ -153,10 +153,12 @@ impl SlotState {
 /// Which fast path a turn may take (`turn.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FastTurn {
-    /// None: something waits in the context, or a policy needs the full rules.
+    /// None: something waits in the context, or a policy or a trace needs the full rules.
     None,
     /// New requests are issued as they come.
     Plain,
+    /// The same, and the stages of requests are recorded.
+    Traced,
     /// New requests pass a scheduler or the limits of their owners, where no request waits.
     Ordered,
 }
@@ -261,6 +263,7 @@ impl HardwareContext {
     ///
     /// [`TraceEvent`]: crate::TraceEvent
     pub fn set_trace(&mut self, writer: Option<TraceWriter>) {
+        self.fast_turn = FastTurn::None;
         self.trace.set(writer);
     }
 

@@ -12,7 +12,6 @@ use crate::hctx::turn::{Incoming, note_tag};
 use crate::hctx::{Gates, HardwareContext, Slot, SlotState};
 use crate::request::{QueuedBio, Request};
 use crate::tag::Tag;
-use crate::trace::TraceEvent;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -175,8 +174,7 @@ impl HardwareContext {
     }
 
     #[inline(always)]
-    fn note_plain_tag(&mut self, rq: &mut Request, now: u64) {
-        self.trace.request(TraceEvent::GetTag, rq, now);
+    fn note_plain_tag(&self, rq: &mut Request, now: u64) {
         note_tag(rq, self.policy.iostats.then_some(&*self.counters), now);
     }
 
@@ -206,7 +204,8 @@ impl HardwareContext {
             return Err(Incoming::Waiting);
         }
         let rq = (tag, rq);
-        let state = self.issue_tagged::<false, D>(driver, rq, |_| last, now, Gates::OPEN, ended)?;
+        let state =
+            self.issue_tagged::<false, false, D>(driver, rq, |_| last, now, Gates::OPEN, ended)?;
         issued.nr += 1;
         issued.nr_begun += u32::from(state == SlotState::Begun);
         Ok(())

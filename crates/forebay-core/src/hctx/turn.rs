@@ -4,7 +4,8 @@
 //! their bios. Each full turn records in one flag whether it has left the context plain.
 //! Code that changes this between turns clears the flag. So a turn checks the flag once, where the
 //! full rules check ten lists and policies. If something uncommon happens in the turn, the full
-//! rules continue it.
+//! rules continue it. A context with a trace has a path of its own, so tracing costs a plain one
+//! nothing.
 //!
 //! New requests have a fast path of their own, in a plain context and under the full rules. Before
 //! each request, the full rules ([`crate::hctx::dispatch`]) check whether a flush, a retry, a
@@ -42,14 +43,15 @@ impl HardwareContext {
             && gates == Gates::OPEN
             && now < self.timeouts.next_ns()
         {
-            return self.turn_plainly::<false, D>(driver, now, commit, ended);
+            return self.turn_plainly::<false, false, D>(driver, now, commit, ended);
         }
         cold_path();
-        if self.fast_turn == FastTurn::Ordered
-            && gates == Gates::OPEN
-            && now < self.timeouts.next_ns()
+        if self.fast_turn != FastTurn::None && gates == Gates::OPEN && now < self.timeouts.next_ns()
         {
-            return self.turn_in_order(driver, now, commit, ended);
+            return match self.fast_turn {
+                FastTurn::Traced => self.turn_traced(driver, now, commit, ended),
+                _ => self.turn_in_order(driver, now, commit, ended),
+            };
         }
         self.turn_fully(driver, now, gates, commit, ended)
     }
@@ -64,7 +66,25 @@ impl HardwareContext {
         commit: Commit,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
-        self.turn_plainly::<true, D>(driver, now, commit, ended)
+        self.turn_plainly::<true, false, D>(driver, now, commit, ended)
+    }
+
+    /// Runs a turn of a context that is plain, and has a trace.
+    #[cold]
+    #[inline(never)]
+    fn turn_traced<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        now: u64,
+        commit: Commit,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> Turned {
+        let turned = self.turn_plainly::<false, true, D>(driver, now, commit, ended);
+        if !self.trace.is_on() {
+            // Its reader has ended it.
+            self.fast_turn = FastTurn::None;
+        }
+        turned
     }
 
     /// Runs a turn by the full rules.
@@ -108,9 +128,9 @@ impl HardwareContext {
     }
 
     /// Runs a turn of a plain or ordered context (`ORDERED`) with all gates open, before the next
-    /// time limit.
+    /// time limit. `TRACED`: it may have a trace.
     #[inline(always)]
-    pub(super) fn turn_plainly<const ORDERED: bool, D: Driver + ?Sized>(
+    pub(super) fn turn_plainly<const ORDERED: bool, const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         now: u64,
@@ -132,7 +152,7 @@ impl HardwareContext {
                 true => Reap::NoSyscall,
                 false => Reap::Full,
             };
-            self.reap_now(driver, how, now, Gates::OPEN, ended);
+            self.reap_now::<TRACED, D>(driver, how, now, Gates::OPEN, ended);
         }
         let is_still_fast = self.fast_turn != FastTurn::None;
         if !is_still_fast || has_incoming && self.device.is_failed() {
@@ -143,7 +163,7 @@ impl HardwareContext {
         if has_incoming {
             let (incoming, nr_issued) = match ORDERED {
                 true => self.issue_in_order(driver, now, ended),
-                false => self.issue_plain(driver, now, Gates::OPEN, ended),
+                false => self.issue_plain::<TRACED, D>(driver, now, Gates::OPEN, ended),
             };
             if !matches!(incoming, Incoming::Issued) {
                 cold_path();
@@ -180,8 +200,13 @@ impl HardwareContext {
             && self.nr_scheduled() == 0;
         match nothing_waits {
             false => FastTurn::None,
-            true if self.admission.is_none() && self.elevator.is_none() => FastTurn::Plain,
-            true => FastTurn::Ordered,
+            true => match (self.admission.is_none() && self.elevator.is_none(), self.trace.is_on())
+            {
+                (true, false) => FastTurn::Plain,
+                (true, true) => FastTurn::Traced,
+                (false, false) => FastTurn::Ordered,
+                (false, true) => FastTurn::None,
+            },
         }
     }
 
@@ -267,7 +292,8 @@ impl Turn<'_> {
             hctx.keep_incoming();
             return Incoming::Waiting;
         }
-        let (outcome, nr_issued) = hctx.issue_plain(driver, self.now, self.gates, self.ended);
+        let (now, gates) = (self.now, self.gates);
+        let (outcome, nr_issued) = hctx.issue_plain::<true, D>(driver, now, gates, self.ended);
         if !matches!(outcome, Incoming::Issued) {
             self.has_issued = nr_issued > 0;
         }
@@ -286,9 +312,10 @@ impl Turn<'_> {
 
 impl HardwareContext {
     /// Issues incoming requests that no other request precedes. Each is one command for all of its
-    /// data, and there is at least one. Also returns how many were issued.
+    /// data, and there is at least one. Also returns how many were issued. `TRACED`: the context may
+    /// have a trace.
     #[inline(always)]
-    pub(super) fn issue_plain<D: Driver + ?Sized>(
+    pub(super) fn issue_plain<const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         now: u64,
@@ -297,10 +324,10 @@ impl HardwareContext {
     ) -> (Incoming, u32) {
         self.begin_issue(now);
         if self.incoming.len() != 1 {
-            return self.issue_several(driver, now, gates, ended);
+            return self.issue_several::<TRACED, D>(driver, now, gates, ended);
         }
         let Some(rq) = self.incoming.pop() else { return (Incoming::Issued, 0) };
-        match self.issue_one(driver, rq, now, gates, ended) {
+        match self.issue_one::<TRACED, D>(driver, rq, now, gates, ended) {
             Ok(state) => {
                 self.note_incoming(now, 1, (state == SlotState::Begun).into());
                 (Incoming::Issued, 1)
@@ -315,7 +342,7 @@ impl HardwareContext {
 
     // A loop of its own needs fewer registers.
     #[inline(never)]
-    fn issue_several<D: Driver + ?Sized>(
+    fn issue_several<const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         now: u64,
@@ -326,7 +353,7 @@ impl HardwareContext {
         self.incoming.reverse();
         let (mut outcome, mut nr_issued, mut nr_begun) = (Incoming::Issued, 0_u32, 0_u32);
         while let Some(rq) = self.incoming.pop() {
-            match self.issue_one(driver, rq, now, gates, ended) {
+            match self.issue_one::<TRACED, D>(driver, rq, now, gates, ended) {
                 Ok(state) => nr_begun += u32::from(state == SlotState::Begun),
                 Err(refused) => {
                     outcome = refused;
@@ -346,7 +373,7 @@ impl HardwareContext {
     /// Issues a request. Returns the state of its tag, or why it was not issued. A request that was
     /// not issued has ended, waits for the driver, or is incoming again.
     #[inline(always)]
-    fn issue_one<D: Driver + ?Sized>(
+    fn issue_one<const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         rq: Request,
@@ -365,16 +392,17 @@ impl HardwareContext {
             self.put_back(rq, is_write);
             return Err(Incoming::Waiting);
         };
-        self.issue_tagged::<true, D>(driver, (tag, rq), <[Request]>::is_empty, now, gates, ended)
+        let is_last = <[Request]>::is_empty;
+        self.issue_tagged::<true, TRACED, D>(driver, (tag, rq), is_last, now, gates, ended)
     }
 
     /// Issues a request that is one command for all of its data, under its tag, which is idle. A
     /// write was counted, and no retry holds anything back. `NEW`: it is not recorded yet that the
-    /// request has got its tag. `is_last` returns whether no other request follows soon, from the
+    /// request has got its tag. `TRACED`: the context may have a trace. `is_last` returns whether no other request follows soon, from the
     /// incoming ones. Returns the state of the tag, or why the request was not issued; then it has
     /// ended, or waits for the driver.
     #[inline(always)]
-    pub(super) fn issue_tagged<const NEW: bool, D: Driver + ?Sized>(
+    pub(super) fn issue_tagged<const NEW: bool, const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
         (tag, mut rq): (Tag, Request),
@@ -394,7 +422,9 @@ impl HardwareContext {
         if is_write && (rq.nr_bios > 1 || !self.limits.exact_counts) {
             rq.issued_after = self.retries.moment(self.count_at, &self.writes);
         }
-        self.trace.issue(NEW, &rq, now);
+        if TRACED {
+            self.trace.issue(NEW, &rq, now);
+        }
         let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), is_last(&self.incoming));
         if is_write {
             self.retries.writes().write_is_out(self.count_at);

@@ -160,12 +160,20 @@ impl Trace {
         self.write(record.with_status(result.err()));
     }
 
-    /// Writes a record. Ends the trace if its reader has closed the ring.
+    /// Writes a record.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, record: TraceRecord) {
+        let [time_ns, start, len, rest] = record.pack();
+        self.write_words(time_ns, start, len, rest);
+    }
+
+    /// Writes a packed record. Ends the trace if its reader has closed the ring.
+    // Four numbers in registers.
     #[cold]
     #[inline(never)]
-    pub(crate) fn write(&mut self, record: TraceRecord) {
+    fn write_words(&mut self, time_ns: u64, start: u64, len: u64, rest: u64) {
         if let Some(writer) = &mut self.0
-            && !writer.push(record)
+            && !writer.push([time_ns, start, len, rest])
         {
             self.0 = None;
         }

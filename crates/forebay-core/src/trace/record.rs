@@ -93,7 +93,7 @@ pub(super) const NR_WORDS: usize = 4;
 
 impl TraceRecord {
     /// Returns the record of an event of a request of `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(event: TraceEvent, rq: &Header, len: u64, now: u64) -> TraceRecord {
         let (op, flags) = (rq.op, rq.flags);
         // A flush has no range. Its start may be a durable point.
@@ -126,7 +126,7 @@ impl TraceRecord {
     }
 
     /// Returns the record as words.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pack(&self) -> [u64; NR_WORDS] {
         let status = self.status.map_or(0, |status| status as u64 + 1);
         let kind = self.event as u64 | (self.op as u64) << 8 | status << 12;

@@ -21,10 +21,13 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+/// How many places the reader gives back at once.
+const NR_AT_ONCE: u64 = 64;
+
 /// The shared part of a ring.
 #[derive(Debug)]
 struct Ring {
-    words: Box<[AtomicU64]>,
+    places: Box<[[AtomicU64; NR_WORDS]]>,
     /// The number of records written so far. Changed by the writer.
     head: AtomicU64,
     /// The number of records read so far. Changed by the reader.
@@ -38,14 +41,13 @@ struct Ring {
 impl Ring {
     /// Returns the capacity in records, a power of two.
     fn capacity(&self) -> u64 {
-        (self.words.len() / NR_WORDS) as u64
+        self.places.len() as u64
     }
 
     /// Returns the words of the record with this number.
-    #[inline]
-    fn place(&self, number: u64) -> &[AtomicU64] {
-        let at = (number & (self.capacity() - 1)) as usize * NR_WORDS;
-        &self.words[at..at + NR_WORDS]
+    #[inline(always)]
+    fn place(&self, number: u64) -> &[AtomicU64; NR_WORDS] {
+        &self.places[number as usize & (self.places.len() - 1)]
     }
 }
 
@@ -54,8 +56,9 @@ impl Ring {
 pub struct TraceWriter {
     ring: Arc<Ring>,
     head: u64,
-    /// The value of `tail` when it was last read.
-    tail_seen: u64,
+    /// The number of the first record that may have no place: `tail` when it was last read, plus the
+    /// capacity.
+    room_end: u64,
     /// How many records were lost since the last one that was written.
     nr_lost_since: u64,
     /// Added to the time of each record.
@@ -74,7 +77,7 @@ pub struct TraceReader {
 fn ring(capacity: usize, delay_ns: u64) -> (TraceWriter, TraceReader) {
     let capacity = capacity.max(2).next_power_of_two();
     let ring = Arc::new(Ring {
-        words: (0..capacity * NR_WORDS).map(|_| AtomicU64::new(0)).collect(),
+        places: (0..capacity).map(|_| [0; NR_WORDS].map(AtomicU64::new)).collect(),
         head: AtomicU64::new(0),
         tail: AtomicU64::new(0),
         nr_lost: AtomicU64::new(0),
@@ -83,7 +86,7 @@ fn ring(capacity: usize, delay_ns: u64) -> (TraceWriter, TraceReader) {
     let writer = TraceWriter {
         ring: Arc::clone(&ring),
         head: 0,
-        tail_seen: 0,
+        room_end: capacity as u64,
         nr_lost_since: 0,
         delay_ns,
         last_ns: 0,
@@ -112,48 +115,64 @@ impl TraceWriter {
         self.ring.is_closed.load(Ordering::Relaxed) == 0
     }
 
-    /// Writes a record, or counts it as lost if the ring is full. Returns false if the reader has
-    /// ended; then it has written nothing.
-    #[inline]
-    pub(super) fn push(&mut self, mut record: TraceRecord) -> bool {
+    /// Writes a packed record, or counts it as lost if the ring is full. Returns false if the reader
+    /// has ended; then it has written nothing.
+    #[inline(always)]
+    pub(super) fn push(&mut self, [time_ns, start, len, rest]: [u64; NR_WORDS]) -> bool {
         if !self.is_open() {
             return false;
         }
-        self.last_ns = (self.last_ns + 1).max(record.time_ns + self.delay_ns);
-        let nr_needed = 1 + u64::from(self.nr_lost_since > 0);
-        if self.has_room(nr_needed) {
-            if self.nr_lost_since > 0 {
-                let nr_lost = core::mem::take(&mut self.nr_lost_since);
-                self.put(&TraceRecord::note(TraceEvent::Lost, nr_lost, self.last_ns));
-                self.last_ns += 1;
-            }
-            record.time_ns = self.last_ns;
-            self.put(&record);
-        } else {
-            self.nr_lost_since += 1;
-            let nr_lost = self.ring.nr_lost.load(Ordering::Relaxed) + 1;
-            // Relaxed: a count. Only this thread changes it.
-            self.ring.nr_lost.store(nr_lost, Ordering::Relaxed);
+        self.last_ns = (self.last_ns + 1).max(time_ns + self.delay_ns);
+        if self.nr_lost_since != 0 && !self.has_noted_loss() || !self.has_room(1) {
+            self.lose();
+            return true;
         }
+        self.put([self.last_ns, start, len, rest]);
+        true
+    }
+
+    /// Counts a record as lost.
+    #[cold]
+    #[inline(never)]
+    fn lose(&mut self) {
+        self.nr_lost_since += 1;
+        // Relaxed: a count. Only this thread changes it.
+        let nr_lost = self.ring.nr_lost.load(Ordering::Relaxed) + 1;
+        self.ring.nr_lost.store(nr_lost, Ordering::Relaxed);
+    }
+
+    /// Writes a record of the records that were lost, if there is room for it and for another one.
+    /// Returns whether it did.
+    #[cold]
+    #[inline(never)]
+    fn has_noted_loss(&mut self) -> bool {
+        if !self.has_room(2) {
+            return false;
+        }
+        let nr_lost = core::mem::take(&mut self.nr_lost_since);
+        self.put(TraceRecord::note(TraceEvent::Lost, nr_lost, self.last_ns).pack());
+        self.last_ns += 1;
         true
     }
 
     /// Returns whether `nr` places are free.
-    #[inline]
+    #[inline(always)]
     fn has_room(&mut self, nr: u64) -> bool {
-        let capacity = self.ring.capacity();
-        if self.head + nr - self.tail_seen <= capacity {
-            return true;
-        }
-        self.tail_seen = self.ring.tail.load(Ordering::Acquire);
-        self.head + nr - self.tail_seen <= capacity
+        self.head + nr <= self.room_end || self.has_new_room(nr)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_new_room(&mut self, nr: u64) -> bool {
+        self.room_end = self.ring.tail.load(Ordering::Acquire) + self.ring.capacity();
+        self.head + nr <= self.room_end
     }
 
     /// Writes a record to the next place, which is free.
-    #[inline]
-    fn put(&mut self, record: &TraceRecord) {
+    #[inline(always)]
+    fn put(&mut self, record: [u64; NR_WORDS]) {
         let place = self.ring.place(self.head);
-        for (word, value) in place.iter().zip(record.pack()) {
+        for (word, value) in place.iter().zip(record) {
             word.store(value, Ordering::Relaxed);
         }
         self.head += 1;
@@ -167,13 +186,9 @@ impl TraceReader {
         if self.tail == self.ring.head.load(Ordering::Acquire) {
             return None;
         }
-        let mut words = [0; NR_WORDS];
-        for (word, place) in words.iter_mut().zip(self.ring.place(self.tail)) {
-            *word = place.load(Ordering::Relaxed);
-        }
-        self.tail += 1;
+        let record = self.read();
         self.ring.tail.store(self.tail, Ordering::Release);
-        Some(TraceRecord::unpack(words))
+        Some(record)
     }
 
     /// Passes all records that were written before the call to `out`, oldest first, and returns
@@ -182,12 +197,24 @@ impl TraceReader {
         let head = self.ring.head.load(Ordering::Acquire);
         let nr = head - self.tail;
         while self.tail < head {
-            match self.pop() {
-                Some(record) => out(record),
-                None => break,
+            let end = head.min(self.tail + NR_AT_ONCE);
+            while self.tail < end {
+                out(self.read());
             }
+            self.ring.tail.store(self.tail, Ordering::Release);
         }
         nr
+    }
+
+    /// Reads the oldest record that was not read yet. There is one.
+    #[inline(always)]
+    fn read(&mut self) -> TraceRecord {
+        let mut words = [0; NR_WORDS];
+        for (word, place) in words.iter_mut().zip(self.ring.place(self.tail)) {
+            *word = place.load(Ordering::Relaxed);
+        }
+        self.tail += 1;
+        TraceRecord::unpack(words)
     }
 
     /// Returns how many records found no room so far. Those of the end of a trace have no record
@@ -224,20 +251,20 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn numbered(number: u64) -> TraceRecord {
-        TraceRecord::note(TraceEvent::Unplug, number, number)
+    fn packed(number: u64) -> [u64; NR_WORDS] {
+        TraceRecord::note(TraceEvent::Unplug, number, number).pack()
     }
 
     #[test]
     fn ring_returns_records_in_order_and_counts_those_without_room() {
         let (mut writer, mut reader) = TraceWriter::for_queue(4);
         assert_eq!(reader.pop(), None);
-        (0..7).for_each(|number| assert!(writer.push(numbered(number))));
+        (0..7).for_each(|number| assert!(writer.push(packed(number))));
         let mut got = Vec::new();
         assert_eq!(reader.drain(|record| got.push((record.event, record.len))), 4);
         assert_eq!(got, [0, 1, 2, 3].map(|number| (TraceEvent::Unplug, number)));
         assert_eq!(reader.nr_lost(), 3);
-        assert!(writer.push(numbered(7)));
+        assert!(writer.push(packed(7)));
         got.clear();
         reader.drain(|record| got.push((record.event, record.len)));
         assert_eq!(got, [(TraceEvent::Lost, 3), (TraceEvent::Unplug, 7)]);
@@ -247,12 +274,12 @@ mod tests {
     #[test]
     fn lost_count_waits_for_room_for_two_records() {
         let (mut writer, mut reader) = TraceWriter::for_queue(2);
-        (0..3).for_each(|number| assert!(writer.push(numbered(number))));
+        (0..3).for_each(|number| assert!(writer.push(packed(number))));
         assert_eq!(reader.pop().map(|record| record.len), Some(0));
-        assert!(writer.push(numbered(3)));
+        assert!(writer.push(packed(3)));
         assert_eq!(reader.pop().map(|record| record.len), Some(1));
         assert_eq!((reader.pop(), reader.nr_lost()), (None, 2));
-        assert!(writer.push(numbered(4)));
+        assert!(writer.push(packed(4)));
         let kinds: Vec<_> =
             core::iter::from_fn(|| reader.pop()).map(|it| (it.event, it.len)).collect();
         assert_eq!(kinds, [(TraceEvent::Lost, 2), (TraceEvent::Unplug, 4)]);
@@ -262,7 +289,7 @@ mod tests {
     fn records_of_a_context_are_later_and_their_times_grow() {
         let (mut writer, mut reader) = TraceWriter::for_context(8);
         for number in [5, 9, 7] {
-            assert!(writer.push(numbered(number)));
+            assert!(writer.push(packed(number)));
         }
         let times: Vec<_> = core::iter::from_fn(|| reader.pop()).map(|it| it.time_ns).collect();
         assert_eq!(times, [6, 10, 11]);
@@ -271,9 +298,9 @@ mod tests {
     #[test]
     fn writer_stops_after_the_reader_has_closed_and_reader_sees_that_it_is_gone() {
         let (mut writer, mut reader) = TraceWriter::for_queue(8);
-        assert!(writer.push(numbered(1)));
+        assert!(writer.push(packed(1)));
         reader.close();
-        assert!(!writer.push(numbered(2)) && !reader.has_ended());
+        assert!(!writer.push(packed(2)) && !reader.has_ended());
         drop(writer);
         assert!(reader.has_ended());
         assert_eq!((reader.pop().map(|it| it.len), reader.pop()), (Some(1), None));

@@ -76,7 +76,11 @@ impl Thread<'_> {
             boxed.fill(bio);
             serial
         };
-        if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
+        let queued = match world.stages {
+            None => self.queue.queue_bio(boxed, self.level, world.now()),
+            Some(_) => self.queue.queue_traced_bio(boxed, self.level, world.now()),
+        };
+        if let Err((refusal, boxed)) = queued {
             self.refused(&io, refusal, boxed);
             return None;
         }

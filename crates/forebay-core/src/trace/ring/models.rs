@@ -15,7 +15,7 @@ fn records_arrive_in_order_or_are_counted() {
     loom::model(|| {
         let (mut writer, mut reader) = TraceWriter::for_queue(2);
         let thread = thread::spawn(move || {
-            (1..=4).for_each(|number| assert!(writer.push(numbered(number))));
+            (1..=4).for_each(|number| assert!(writer.push(numbered(number).pack())));
         });
         let mut got = Vec::new();
         got.extend(reader.pop());

@@ -157,12 +157,38 @@ impl Ctx {
         bio: Box<QueuedBio>,
         now: u64,
     ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
-        let mut queue = self.queue.borrow_mut();
-        if trace::is_any() {
-            self.join_trace(&mut queue);
+        match trace::is_any() {
+            false => self.queue_bio_as::<false>(bio, now),
+            true => self.queue_traced_bio(bio, now),
         }
+    }
+
+    /// Takes a ring if the disk is traced and the thread has none, and queues a bio.
+    // A call, so that the usual case keeps its registers.
+    #[cold]
+    #[inline(never)]
+    fn queue_traced_bio(
+        self: &Rc<Ctx>,
+        bio: Box<QueuedBio>,
+        now: u64,
+    ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
+        self.join_trace(&mut self.queue.borrow_mut());
+        self.queue_bio_as::<true>(bio, now)
+    }
+
+    #[inline(always)]
+    fn queue_bio_as<const TRACED: bool>(
+        self: &Rc<Ctx>,
+        bio: Box<QueuedBio>,
+        now: u64,
+    ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
+        let mut queue = self.queue.borrow_mut();
         let level = thread::level();
-        if let Err(refused) = queue.queue_bio(bio, level, now) {
+        let queued = match TRACED {
+            false => queue.queue_bio(bio, level, now),
+            true => queue.queue_traced_bio(bio, level, now),
+        };
+        if let Err(refused) = queued {
             self.queue_after_growth(&mut queue, refused, level, now)?;
         }
         // Without an open plug the bio is outgoing.
@@ -174,8 +200,6 @@ impl Ctx {
     }
 
     /// Takes a ring for the thread if the disk is traced and the thread has none.
-    #[cold]
-    #[inline(never)]
     fn join_trace(&self, queue: &mut SoftwareQueue) {
         if !queue.is_traced() && self.trace.is_on() {
             queue.set_trace(self.trace.thread_writer());
@@ -202,7 +226,11 @@ impl Ctx {
                 has_grown = shared.capacity_bytes().is_some_and(|capacity| queue.grow(capacity));
             });
         }
-        if has_grown { queue.queue_bio(bio, level, now) } else { Err((refusal, bio)) }
+        match has_grown {
+            false => Err((refusal, bio)),
+            true if queue.is_traced() => queue.queue_traced_bio(bio, level, now),
+            true => queue.queue_bio(bio, level, now),
+        }
     }
 
     /// Runs one or more turns of the hardware context with the outgoing requests. Returns the
