@@ -312,8 +312,8 @@ impl Turn<'_> {
 
 impl HardwareContext {
     /// Issues incoming requests that no other request precedes. Each is one command for all of its
-    /// data, and there is at least one. Also returns how many were issued. `TRACED`: the context may
-    /// have a trace.
+    /// data, and there is at least one. Also returns how many were issued. `TRACED`: the context
+    /// may have a trace.
     #[inline(always)]
     pub(super) fn issue_plain<const TRACED: bool, D: Driver + ?Sized>(
         &mut self,
@@ -398,9 +398,9 @@ impl HardwareContext {
 
     /// Issues a request that is one command for all of its data, under its tag, which is idle. A
     /// write was counted, and no retry holds anything back. `NEW`: it is not recorded yet that the
-    /// request has got its tag. `TRACED`: the context may have a trace. `is_last` returns whether no other request follows soon, from the
-    /// incoming ones. Returns the state of the tag, or why the request was not issued; then it has
-    /// ended, or waits for the driver.
+    /// request has got its tag. `TRACED`: the context may have a trace. `is_last` returns whether
+    /// no other request follows soon, from the incoming ones. Returns the state of the tag, or why
+    /// the request was not issued; then it has ended, or waits for the driver.
     #[inline(always)]
     pub(super) fn issue_tagged<const NEW: bool, const TRACED: bool, D: Driver + ?Sized>(
         &mut self,

@@ -56,8 +56,8 @@ impl Ring {
 pub struct TraceWriter {
     ring: Arc<Ring>,
     head: u64,
-    /// The number of the first record that may have no place: `tail` when it was last read, plus the
-    /// capacity.
+    /// The number of the first record that may have no place: `tail` when it was last read, plus
+    /// the capacity.
     room_end: u64,
     /// How many records were lost since the last one that was written.
     nr_lost_since: u64,
@@ -115,8 +115,8 @@ impl TraceWriter {
         self.ring.is_closed.load(Ordering::Relaxed) == 0
     }
 
-    /// Writes a packed record, or counts it as lost if the ring is full. Returns false if the reader
-    /// has ended; then it has written nothing.
+    /// Writes a packed record, or counts it as lost if the ring is full. Returns false if the
+    /// reader has ended; then it has written nothing.
     #[inline(always)]
     pub(super) fn push(&mut self, [time_ns, start, len, rest]: [u64; NR_WORDS]) -> bool {
         if !self.is_open() {
