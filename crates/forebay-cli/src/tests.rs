@@ -114,6 +114,9 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("run", "json", "run -- true", "run --json -- true"),
     ("run", "command", "run -- true", "run -- false"),
     ("help", "words", "help", "help specs"),
+    ("man", "words", "man", "man bench"),
+    ("man", "dir", "man", "man --dir a"),
+    ("completions", "shell", "completions bash", "completions zsh"),
 ];
 
 /// Returns the options of a command and of its subcommands, with the command's name.
@@ -147,6 +150,8 @@ fn outcome(args: &str) -> Result<String, Failure> {
         Command::Lab(args) => format!("{args:?}"),
         Command::Run(args) => format!("{args:?}"),
         Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
+        Command::Man(args) => format!("{args:?}"),
+        Command::Completions(args) => format!("{args:?}"),
     })
 }
 
@@ -202,7 +207,7 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check(
         "zzz",
         &["unknown command 'zzz'; expected one of bench, info, serve, control, run, sim, \
-             calibrate, lab, help"],
+             calibrate, lab, help, man, completions"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);

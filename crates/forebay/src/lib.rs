@@ -108,6 +108,7 @@ pub use commit::{
 pub use counters::{DiskCounter, disk_counters};
 pub use disk::{Disk, DiskOptions, GuestSlice};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
+pub use driver_names::ALL as DRIVER_NAMES;
 pub use durable::{Durable, DurableFuture};
 pub use error::{
     FreezeError, IoError, OpenError, OwnerError, RegisterError, SchedulerError, SpecError,
