@@ -57,6 +57,7 @@
 //! Invalid I/O is refused before any part of it is submitted ([`SubmitErrorKind`]). Submitted I/O
 //! ends exactly once, with the number of bytes moved or a [`BlockStatus`]. [`IoError::errno`]
 //! converts both to an errno.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
