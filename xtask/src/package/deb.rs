@@ -29,7 +29,7 @@ pub(super) fn run(profile: Profile) -> Outcome {
     Line::cargo(&format!("build --profile {name} --package forebay-cli --package forebay-aio"))
         .run()?;
     Line::cargo(&format!("build --profile {name} --package forebay-capi {FEATURES}")).run()?;
-    let libaio = libaio::build()?;
+    let libaio = libaio::build_in("package/libaio")?;
     let (arch, multiarch) = (dpkg_says("-qDEB_HOST_ARCH")?, dpkg_says("-qDEB_HOST_MULTIARCH")?);
     let version = super::version()?;
     let stage = super::empty_directory("deb")?;
