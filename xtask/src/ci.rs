@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::beside::{self, Gate};
 use crate::command::Line;
 use crate::usage::{self, Usage, Watch};
-use crate::{Outcome, alternate, arrows, bare, circles, examples, nightly, outside, tidy};
+use crate::{Outcome, alternate, arrows, bare, circles, examples, nightly, outside, publish, tidy};
 
 /// One gate.
 struct Step {
@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "outside", action: Action::Own(outside::run) },
     Step { name: "docs", action: Action::Cargo(docs) },
     Step { name: "bare", action: Action::Own(bare::run) },
+    Step { name: "publish", action: Action::Own(publish::run) },
     Step { name: "deny-or-semver", action: Action::Own(alternate::run) },
     Step { name: "tests", action: Action::Waits },
     // The longest first, so that no long gate runs alone at the end.
@@ -54,6 +55,8 @@ const STEPS: &[Step] = &[
     Step { name: "sessions", action: Action::Beside },
     Step { name: "differential", action: Action::Beside },
     Step { name: "libaio", action: Action::Beside },
+    Step { name: "package", action: Action::Beside },
+    Step { name: "aarch64", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
     Step { name: "same-bytes", action: Action::Beside },
 ];

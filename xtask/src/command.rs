@@ -70,6 +70,12 @@ impl Line {
         self
     }
 
+    /// Adds arguments, which are split at spaces.
+    pub(crate) fn arguments(mut self, arguments: &str) -> Self {
+        self.arguments.extend(arguments.split_whitespace().map(String::from));
+        self
+    }
+
     /// Runs the program with our output streams and without input.
     pub(crate) fn run(&self) -> Outcome {
         let status = self.command().status().map_err(|error| self.not_started(&error))?;
@@ -159,6 +165,15 @@ impl Line {
         command
             .args(&self.arguments)
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.program == "cargo" {
+            // Cargo has set these for this program. ring's build script depends on some of them, so
+            // it would run again after each change between `cargo build` and `cargo xtask`.
+            let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+            let is_of_xtask = |name: &String| {
+                name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+            };
+            names.filter(is_of_xtask).for_each(|name| _ = command.env_remove(name));
+        }
         command.current_dir(root()).stdin(Stdio::null());
         command
     }

@@ -37,7 +37,13 @@ const SYSTEM: [&str; 3] = [
 
 /// Builds and checks the file. Returns its path.
 pub(crate) fn build() -> Result<String, String> {
-    let folder = target("libaio");
+    build_in("libaio")
+}
+
+/// Does the same in this folder of the target directory. Gates that run beside each other need
+/// folders of their own.
+pub(crate) fn build_in(folder: &str) -> Result<String, String> {
+    let folder = target(folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{folder}: {error}"))?;
     // Not a feature: with all features the plain build must link too.
     Line::cargo("rustc --release --package forebay-aio --crate-type=staticlib -- --cfg")

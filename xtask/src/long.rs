@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::Line;
 use crate::suite::{self, Suite};
-use crate::{Outcome, fuzz, histories, planted, sessions};
+use crate::{Outcome, fuzz, histories, package, planted, publish, sessions};
 
 /// A long test with a name.
 struct Long {
@@ -55,6 +55,18 @@ const ALL: &[Long] = &[
         time: "8 min",
         what: "`cargo xtask sessions --all`",
         run: sessions::run_all,
+    },
+    Long {
+        name: "package",
+        time: "20 min",
+        what: "all packages, with the profile `dist` (lintian, musl-tools, buildah)",
+        run: package::all,
+    },
+    Long {
+        name: "publish",
+        time: "10 min",
+        what: "`cargo xtask publish --verify`",
+        run: publish::verify,
     },
     Long {
         name: "planted",

@@ -10,6 +10,7 @@
     reason = "a command-line tool talks through its standard streams"
 )]
 
+mod aarch64;
 mod alternate;
 mod arrows;
 mod bare;
@@ -33,9 +34,11 @@ mod miri;
 mod mutants;
 mod nightly;
 mod outside;
+mod package;
 mod patched;
 mod planted;
 mod plants;
+mod publish;
 mod python;
 mod same_bytes;
 mod semver;
@@ -90,8 +93,14 @@ cargo xtask <command>
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
+  publish              packs all crates as for crates.io, and checks their manifests
+  publish --verify     also builds each crate from its package
+  aarch64              checks that the workspace compiles for 64-bit ARM
   python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
+  package deb|static|container [--fast]
+                       builds a package and tries it in a root of its own
+  package              the same for the Debian package, as part of ci
   long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list
   long aio [MINUTES [SEED]]
                        programs on the system's libaio and on forebay-aio, several at once
@@ -160,11 +169,16 @@ fn dispatch(words: &[&str]) -> Outcome {
         }
         ["miri"] => miri::run(),
         ["tsan"] => tsan::run(),
+        ["publish"] => publish::run(),
+        ["publish", "--verify"] => publish::verify(),
+        ["aarch64"] => aarch64::run(),
         ["python"] => python::run(),
         ["libaio"] => libaio::run(),
         ["libaio", "--build"] => libaio::build().map(drop),
         ["capi", prefix] => capi::install(prefix),
         ["semver"] => semver::run(),
+        ["package"] => package::gate(),
+        ["package", name, options @ ..] => package::run(name, options),
         ["long"] => {
             print!("{}", long::list());
             Ok(())

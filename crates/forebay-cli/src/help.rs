@@ -65,6 +65,27 @@ pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failur
     Ok(Page::Command(words.iter().map(OsString::from).collect()))
 }
 
+/// Returns the topics: name, a phrase for lists of pages, and the text in Markdown. That of
+/// `specs` has the settings of every disk as a list.
+pub(crate) fn topics() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+    TOPICS.iter().map(|&(name, text)| match name {
+        "specs" => (name, "names and keys of disks", text.to_owned() + &list_of_keys()),
+        "policies" => (name, "settings of the block layer", text.to_owned()),
+        name => (name, "the report of forebay bench", text.to_owned()),
+    })
+}
+
+/// Returns the settings of every disk as a list in Markdown.
+fn list_of_keys() -> String {
+    let line = |setting: &Setting| {
+        let Setting { key, values, help, when, .. } = setting;
+        let when = if when.is_empty() { String::new() } else { format!(" (needs {when})") };
+        let (values, default) = (values.expected(), setting.default_value());
+        format!("- `{key}`: {values} [{default}]: {help}{when}\n")
+    };
+    "\n## Keys of every disk\n\n".to_owned() + &SETTINGS.iter().map(line).collect::<String>()
+}
+
 /// Returns the settings of every disk, from the library's table.
 fn keys_of_every_disk() -> String {
     let lines = |setting: &Setting| {

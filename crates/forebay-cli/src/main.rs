@@ -10,6 +10,8 @@
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
 //! - [`help`]: `forebay help`, the topics; [`usage`], [`mod@number`]: errors of the command line;
+//! - [`manual`]: `forebay man` and `forebay completions`, from the tables of the help;
+//! - [`version`]: the long form of `forebay --version`;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
 //! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
 //! - [`output`], [`table`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
@@ -31,6 +33,7 @@ mod help;
 mod info;
 mod lab;
 mod machine;
+mod manual;
 mod number;
 #[cfg(test)]
 mod option_examples;
@@ -42,6 +45,7 @@ mod sim;
 mod table;
 mod trace;
 mod usage;
+mod version;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -59,8 +63,8 @@ More help: forebay help specs (disks), policies (settings of the layer), report 
 
 /// A multi-queue block layer in user space: measure disks, serve them over NBD, and simulate them.
 #[derive(Debug, Parser)]
-#[command(name = "forebay", version, after_help = NOTES, max_term_width = 100)]
-#[command(disable_help_subcommand = true)]
+#[command(name = "forebay", version, long_version = version::long(), after_help = NOTES)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -103,6 +107,10 @@ enum Command {
         #[arg(value_name = "COMMAND|TOPIC")]
         words: Vec<String>,
     },
+    /// Print a manual page (forebay man bench | man -l -), or write all of them
+    Man(manual::Args),
+    /// Print the script that completes commands, options and values in a shell
+    Completions(manual::completions::Args),
 }
 
 fn main() -> ExitCode {
@@ -131,6 +139,8 @@ fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Calibrate(args) }) => calibrate::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),
+        Ok(Cli { command: Command::Man(args) }) => manual::main(&args),
+        Ok(Cli { command: Command::Completions(args) }) => manual::completions::main(&args),
         Ok(Cli { command: Command::Help { words } }) => {
             let commands = Cli::command();
             let commands: Vec<_> =

@@ -118,6 +118,9 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("trace report", "slowest", "trace report a", "trace report a --slowest 7"),
     ("trace report", "json", "trace report a", "trace report a --json"),
     ("help", "words", "help", "help specs"),
+    ("man", "words", "man", "man bench"),
+    ("man", "dir", "man", "man --dir a"),
+    ("completions", "shell", "completions bash", "completions zsh"),
 ];
 
 /// Returns the options of a command and of its subcommands, with the command's name.
@@ -152,6 +155,8 @@ fn outcome(args: &str) -> Result<String, Failure> {
         Command::Trace(args) => format!("{args:?}"),
         Command::Run(args) => format!("{args:?}"),
         Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
+        Command::Man(args) => format!("{args:?}"),
+        Command::Completions(args) => format!("{args:?}"),
     })
 }
 
@@ -207,7 +212,7 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check(
         "zzz",
         &["unknown command 'zzz'; expected one of bench, info, serve, control, run, sim, \
-             calibrate, lab, help"],
+             calibrate, lab, help, man, completions"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);

@@ -1,7 +1,8 @@
 //! Names of the drivers, as specs and messages have them.
 
-/// All names. `DRIVERS` in `driver/mod.rs` has a function for each.
-pub(crate) const ALL: [&str; 10] =
+/// Names of the library's drivers, as specs have them. Those of optional features are among them.
+// `DRIVERS` in `driver/mod.rs` has a function for each.
+pub const ALL: [&str; 10] =
     ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "rbd", "fault"];
 
 /// Returns the name of the driver as a static string, or `None` if there is no such driver.

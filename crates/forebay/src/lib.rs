@@ -57,6 +57,7 @@
 //! Invalid I/O is refused before any part of it is submitted ([`SubmitErrorKind`]). Submitted I/O
 //! ends exactly once, with the number of bytes moved or a [`BlockStatus`]. [`IoError::errno`]
 //! converts both to an errno.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
@@ -109,6 +110,7 @@ pub use commit::{
 pub use counters::{DiskCounter, disk_counters};
 pub use disk::{Disk, DiskOptions, GuestSlice};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
+pub use driver_names::ALL as DRIVER_NAMES;
 pub use durable::{Durable, DurableFuture};
 pub use error::{
     FreezeError, IoError, OpenError, OwnerError, RegisterError, SchedulerError, SpecError,

@@ -56,6 +56,7 @@ use forebay_fio::job::{Job, JobList};
 use forebay_fio::options;
 use forebay_fio::report::{Report, header, json, normal};
 
+pub(crate) use self::compare::{CompareOption, options as compare_options};
 pub(crate) use self::contradictions::is_same;
 pub(crate) use self::in_use::use_of;
 use self::layer::Layer;
@@ -213,16 +214,21 @@ fn print_errors(outcomes: &[Outcome]) {
     }
 }
 
+/// The forms of the command line.
+pub(crate) const USAGE: &str = "forebay bench [--option=value]... [job.fio]... \
+                                [--name=job [--option=value]...]...";
+
+/// The text before the options.
+pub(crate) const INTRODUCTION: &str = "\
+Options before the first --name are defaults for all jobs, also those of job files.
+A job file - is standard input. Without --name and job file there is one job: random
+reads of 4k at depth 32 for 5 seconds, on ram:1G unless --filename is given.
+--help=OPTION explains one option; forebay help report explains the report.";
+
 fn help() -> String {
     format!(
         "Measure a disk through the block layer, with fio's options and report.\n\n\
-         Usage: forebay bench [--option=value]... [job.fio]... \
-         [--name=job [--option=value]...]...\n\n\
-         Options before the first --name are defaults for all jobs, also those of job files.\n\
-         A job file - is standard input. Without --name and job file there is one job: random\n\
-         reads of 4k at depth 32 for 5 seconds, on ram:1G unless --filename is given.\n\
-         --help=OPTION explains one option; forebay help report explains the report.\n\n\
-         {}\nComparison with another run:\n{}",
+         Usage: {USAGE}\n\n{INTRODUCTION}\n\n{}\nComparison with another run:\n{}",
         options::help(),
         compare::help()
     )

@@ -30,6 +30,7 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
+use crate::version;
 
 /// The variable of the dynamic linker with the libraries to load first.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -54,6 +55,11 @@ pub(crate) struct Args {
 
 /// Runs the program. Returns its exit code; 128 and the number of the signal that has ended it.
 pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
+    if version::IS_STATIC {
+        let why = "run: this program is linked statically, and has no library to preload: use one \
+                   that is linked dynamically, such as the Debian package's";
+        return Err(Failure::Run(why.to_owned()));
+    }
     let policy = policy_of(&args.policy)?;
     let (name, arguments) = args.command.split_first().expect("clap requires a command");
     let path = program::find(name).map_err(|why| failure(name, &why))?;

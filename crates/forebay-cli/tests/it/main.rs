@@ -14,6 +14,7 @@ mod engines;
 mod job_files;
 mod lab;
 mod load;
+mod manual;
 mod priorities;
 mod refusals;
 mod run;

@@ -66,11 +66,16 @@ const GROUPS: &[(&str, &[&str])] = &[
 
 /// Returns the help text of all options, in groups.
 pub fn help() -> String {
-    let group = |(title, names): &(&str, &[&str])| {
-        let options: String = names.iter().filter_map(|name| named(name)).map(entry).collect();
+    let group = |(title, options): (&str, Vec<&OptionSpec>)| {
+        let options: String = options.into_iter().map(entry).collect();
         format!("{title}:\n{options}")
     };
-    GROUPS.iter().map(group).collect::<Vec<_>>().join("\n")
+    groups().map(group).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the groups of options, each with its title.
+pub fn groups() -> impl Iterator<Item = (&'static str, Vec<&'static OptionSpec>)> {
+    GROUPS.iter().map(|(title, names)| (*title, names.iter().filter_map(|it| named(it)).collect()))
 }
 
 /// Returns the help text of one option, by its name or an alias, with or without dashes.

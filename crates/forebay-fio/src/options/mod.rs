@@ -14,7 +14,7 @@ use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
-pub use self::help::{help, help_of, lines_of};
+pub use self::help::{groups, help, help_of, lines_of};
 use self::known::{Foreign, Verdict};
 pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
@@ -255,6 +255,27 @@ impl Kind {
             Self::Help => "no value, or an option".to_owned(),
         }
     }
+
+    /// Returns the accepted values if these are a list of words; otherwise nothing.
+    pub fn words(&self) -> Vec<&'static str> {
+        match self {
+            Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.to_vec(),
+            Self::Bool { .. } | Self::Flag { .. } | Self::RunFlag { .. } => vec!["0", "1"],
+            Self::Policy { accepts }
+            | Self::Owner { accepts }
+            | Self::Parsed { accepts, .. }
+            | Self::RunParsed { accepts, .. } => words_of(accepts),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Returns the words of a list such as `auto, one or parts`; nothing if the text is no such list.
+pub fn words_of(accepts: &'static str) -> Vec<&'static str> {
+    let list = accepts.strip_suffix(", or several with commas").unwrap_or(accepts);
+    let words: Vec<_> = list.split(", ").flat_map(|part| part.split(" or ")).collect();
+    let are_words = words.iter().all(|word| !word.contains([' ', ':']));
+    if words.len() > 1 && are_words { words } else { Vec::new() }
 }
 
 fn within(number: u64, min: u64, max: u64) -> Result<u64, String> {

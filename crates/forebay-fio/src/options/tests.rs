@@ -175,3 +175,16 @@ fn the_help_lists_every_option() {
         assert!(help.contains(&format!("--{}", spec.name)), "{}", spec.name);
     }
 }
+
+#[test]
+fn words_are_those_of_lists_only() {
+    let words =
+        |name: &str| OPTIONS.iter().find(|option| option.name == name).expect(name).kind.words();
+    assert_eq!(words("wake"), ["fair", "batch", "stash", "single"]);
+    assert_eq!(words("direct"), ["0", "1"]);
+    assert_eq!(words("output-format"), ["normal", "json", "json+"]);
+    assert!(words("rw").contains(&"randrw"));
+    for name in ["bs", "iodepth", "tag_set", "verify_pattern", "random_distribution", "weight"] {
+        assert!(words(name).is_empty(), "{name}: {:?}", words(name));
+    }
+}

@@ -159,7 +159,8 @@ impl Socket {
 fn timeval(limit: Option<Duration>) -> libc::timeval {
     let limit = limit.unwrap_or_default();
     libc::timeval {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        // 68 years, in the type of the field, which depends on the C library.
+        tv_sec: limit.as_secs().min(i32::MAX as u64) as _,
         // Not zero, which would mean no limit.
         tv_usec: limit.subsec_micros().max(u32::from(!limit.is_zero())).into(),
     }

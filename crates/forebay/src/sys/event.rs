@@ -296,7 +296,8 @@ impl AnyOf {
 /// Converts a time limit to the kernel's form.
 pub(crate) fn timespec(limit: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        // 68 years, in the type of the field, which depends on the C library.
+        tv_sec: limit.as_secs().min(i32::MAX as u64) as _,
         tv_nsec: limit.subsec_nanos().into(),
     }
 }

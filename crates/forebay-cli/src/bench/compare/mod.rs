@@ -28,6 +28,7 @@ use forebay_fio::job::{Job, JobList, OutputFormat};
 
 use self::comparison::Comparison;
 use self::options::Format;
+pub(crate) use self::options::{CompareOption, all as options};
 pub(super) use self::options::{CompareOptions, help, help_of, take};
 use self::progress::Progress;
 use self::side::{FIO, Side};

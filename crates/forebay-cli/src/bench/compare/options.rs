@@ -46,8 +46,34 @@ pub(in crate::bench) fn help_of(name: &str) -> Option<String> {
 }
 
 fn entry((name, values, help): &(&str, &str, &str)) -> String {
-    let (values, default) = values.split_once(" [default: ").unwrap_or((values, ""));
-    lines_of(name, default.trim_end_matches(']'), help, values)
+    let (values, default) = values_and_default(values);
+    lines_of(name, default, help, values)
+}
+
+fn values_and_default(text: &str) -> (&str, &str) {
+    let (values, default) = text.split_once(" [default: ").unwrap_or((text, ""));
+    (values, default.trim_end_matches(']'))
+}
+
+/// An option of a comparison, for manual pages and completions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CompareOption {
+    /// The name, with dashes.
+    pub(crate) name: &'static str,
+    /// A description of the values.
+    pub(crate) values: &'static str,
+    /// The default value; empty if there is none.
+    pub(crate) default: &'static str,
+    /// A short description.
+    pub(crate) help: &'static str,
+}
+
+/// Returns the options of a comparison.
+pub(crate) fn all() -> impl Iterator<Item = CompareOption> {
+    OPTIONS.iter().map(|&(name, values, help)| {
+        let (values, default) = values_and_default(values);
+        CompareOption { name, values, default, help }
+    })
 }
 
 /// The options of a requested comparison.

@@ -110,7 +110,7 @@ pub(super) fn ask_nowait(beside: &File) -> Nowait {
 /// Returns whether each write is written back before it ends, by mount option or file flag.
 fn is_synchronous(file: &File) -> bool {
     /// `FS_IOC_GETFLAGS` and `FS_SYNC_FL` of <linux/fs.h>.
-    const GET_FLAGS: libc::c_ulong = 0x8008_6601;
+    const GET_FLAGS: libc::Ioctl = 0x8008_6601_u32 as libc::Ioctl;
     const SYNC: libc::c_int = 8;
     let mut statvfs = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: the C library writes one `statvfs` at most.

@@ -145,12 +145,12 @@ fn fua(
 /// Reads the sizes of a block device. Returns its length in bytes.
 fn device(file: &File, path: &Path, limits: &mut QueueLimits) -> Result<u64, OpenError> {
     // The request numbers from <linux/fs.h>.
-    const BLKROGET: libc::c_ulong = 0x125E;
-    const BLKSSZGET: libc::c_ulong = 0x1268;
-    const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
-    const BLKIOMIN: libc::c_ulong = 0x1278;
-    const BLKIOOPT: libc::c_ulong = 0x1279;
-    const BLKPBSZGET: libc::c_ulong = 0x127B;
+    const BLKROGET: libc::Ioctl = 0x125E;
+    const BLKSSZGET: libc::Ioctl = 0x1268;
+    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+    const BLKIOMIN: libc::Ioctl = 0x1278;
+    const BLKIOOPT: libc::Ioctl = 0x1279;
+    const BLKPBSZGET: libc::Ioctl = 0x127B;
     let mut len = 0u64;
     // SAFETY: this request writes one u64 through the pointer.
     if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut len) } != 0 {

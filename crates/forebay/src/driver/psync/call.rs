@@ -179,7 +179,7 @@ impl Call {
 
     fn discard(&self, target: &Target, nr_syscalls: &mut u32) -> Result<u64, i32> {
         /// The request number from <linux/fs.h>.
-        const BLKDISCARD: libc::c_ulong = 0x1277;
+        const BLKDISCARD: libc::Ioctl = 0x1277;
         if target.ranges.discard != zeroing::DISCARD {
             return self.allocate(target, zeroing::PUNCH_HOLE, nr_syscalls);
         }

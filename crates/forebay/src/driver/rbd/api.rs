@@ -172,6 +172,12 @@ impl Api {
 
     /// Loads a library, which stays loaded.
     fn load(name: &str) -> Result<Api, String> {
+        if cfg!(target_feature = "crt-static") {
+            return Err(format!(
+                "cannot load {name}: this program is linked statically, and such a program loads \
+                 no libraries: use one that is linked dynamically, such as the Debian package's"
+            ));
+        }
         // SAFETY: Ceph's library may be initialized in any thread at any time. Another one with the
         // same name runs code that the administrator has installed under that name.
         let library = unsafe { Library::new(name) }.map_err(|error| {

@@ -1,0 +1,84 @@
+//! The static program for any distribution: a tar archive with the program, its manual pages and
+//! its completions. It lacks the driver `rbd` and `forebay run`, which load libraries.
+
+use std::path::Path;
+
+use super::{Profile, tree};
+use crate::Outcome;
+use crate::command::{Line, root, target};
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// Arguments that the program must refuse, and a part of the reason.
+const REFUSED: [(&str, &str); 2] = [
+    ("run -- /forebay", "run: this program is linked statically"),
+    ("info rbd:pool/image", "this program is linked statically, and such a program loads"),
+];
+
+pub(super) fn run(profile: Profile) -> Outcome {
+    let program = build(profile)?;
+    let clean = super::empty_directory("static-root")?;
+    super::copy(Path::new(&program), &Path::new(&clean).join("forebay"))?;
+    try_it(&clean)?;
+    let version = super::version()?;
+    let name = format!("forebay-{version}-{TARGET}");
+    let stage = super::empty_directory("static")?;
+    let files = Path::new(&stage).join(&name);
+    tree::binary(&program, &files.join("bin/forebay"), "755")?;
+    tree::pages_and_completions(&program, &files.join("share"))?;
+    let docs = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "SECURITY.md"];
+    tree::copy_from_checkout(&docs, &files)?;
+    let archive = target(&format!("package/{name}.tar.gz"));
+    // `--no-name`: without the time in the header of gzip.
+    Line::new("tar", "--create --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX")
+        .argument("--use-compress-program=gzip -9 --no-name".to_owned())
+        .argument(format!("--mtime=@{}", super::time()))
+        .argument(format!("--directory={stage}"))
+        .argument(format!("--file={archive}"))
+        .argument(name)
+        .run()?;
+    println!("package: {archive} was built, and its program tried in an empty root");
+    Ok(())
+}
+
+/// Builds the program, and returns its path. It must need no library.
+pub(super) fn build(Profile(profile): Profile) -> Result<String, String> {
+    let installed = Line::new("rustc", &format!("--print target-libdir --target {TARGET}"));
+    if !Path::new(installed.output()?.trim()).exists() {
+        let add = format!("rustup target add {TARGET}");
+        return Err(format!("package: the target is not installed; install it with\n      {add}"));
+    }
+    if !Line::new("musl-gcc", "--version").succeeds() {
+        return Err("package: musl-gcc is not installed (package musl-tools)".to_owned());
+    }
+    let line = format!("build --profile {profile} --package forebay-cli --target {TARGET}");
+    Line::cargo(&line).run()?;
+    let program = target(&format!("{TARGET}/{profile}/forebay"));
+    let dynamic = Line::new("readelf", "--dynamic --wide").argument(program.clone()).output()?;
+    match dynamic.contains("(NEEDED)") {
+        true => Err(format!("package: {program} is not static:\n{dynamic}")),
+        false => Ok(program),
+    }
+}
+
+/// Runs the program in a root that has no other file.
+fn try_it(clean: &str) -> Outcome {
+    let long = super::output_in(clean, "/forebay --version")?;
+    if !long.contains(&format!("target: {TARGET}")) || !long.contains("features: tls, vhost-user") {
+        return Err(format!("package: --version printed\n{long}"));
+    }
+    for (arguments, reason) in REFUSED {
+        let line = super::chroot(clean).argument("/forebay".to_owned());
+        let line = arguments.split(' ').fold(line, |line, word| line.argument(word.to_owned()));
+        match line.ending()? {
+            crate::command::Ending::Failure(text) if text.contains(reason) => {}
+            _ => return Err(format!("package: `{line}` does not fail with `{reason}`")),
+        }
+    }
+    super::measure_in(clean, "/forebay")
+}
+
+/// Returns the folder with the files of the container.
+pub(super) fn container_files() -> std::path::PathBuf {
+    root().join("contrib/container")
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask package deb|static|container`: builds a package, and tries it in a root of its own.
+//!
+//! - [`tree`]: the files of a package, and the manual pages and completions of the program;
+//! - [`deb`]: the Debian package: program, libraries, header, pages, completions, units;
+//! - [`archive`]: the static program for any distribution, as a tar archive;
+//! - [`container`]: an image with nothing but the static program.
+//!
+//! Packages are built with the profile `dist`, which takes minutes, or with `--fast` in the profile
+//! `release`. They do not depend on the time of the build: files have the time of the commit.
+
+mod archive;
+mod container;
+mod deb;
+mod tree;
+
+use std::fs;
+use std::path::Path;
+
+use crate::Outcome;
+use crate::command::{Line, root, target};
+use crate::tools;
+
+/// How a package is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Profile(&'static str);
+
+/// Builds the package with this name and tries it.
+pub(crate) fn run(name: &str, options: &[&str]) -> Outcome {
+    let profile = match options {
+        [] => Profile("dist"),
+        ["--fast"] => Profile("release"),
+        _ => return Err(format!("package: unexpected options `{}`", options.join(" "))),
+    };
+    match name {
+        "deb" => deb::run(profile),
+        "static" => archive::run(profile),
+        "container" => container::run(profile),
+        _ => Err(format!("package: unknown package `{name}`; expected deb, static or container")),
+    }
+}
+
+/// The gate: the Debian package, in the profile whose builds CI has already.
+pub(crate) fn gate() -> Outcome {
+    for tool in ["dpkg-deb", "lintian"] {
+        if tools::are_required() || Line::new(tool, "--version").succeeds() {
+            continue;
+        }
+        println!("package: SKIPPED, {tool} is not installed (packages dpkg-dev and lintian)");
+        return Ok(());
+    }
+    deb::run(Profile("release"))
+}
+
+/// All packages in the profile `dist`, for `cargo xtask long package`.
+pub(crate) fn all() -> Outcome {
+    ["deb", "static", "container"].iter().try_for_each(|name| run(name, &[]))
+}
+
+/// Returns the version of the workspace.
+fn version() -> Result<String, String> {
+    let manifest = read(&root().join("Cargo.toml"))?;
+    let version = manifest.lines().find_map(|line| line.strip_prefix("version = \""));
+    let version = version.and_then(|rest| rest.strip_suffix('"'));
+    version.map(str::to_owned).ok_or_else(|| "package: Cargo.toml has no version".to_owned())
+}
+
+/// Returns the time of the commit in seconds, for the times of files.
+fn time() -> String {
+    let given = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let of_commit = || Line::new("git", "log -1 --format=%ct").output().ok();
+    given.or_else(of_commit).map_or_else(|| "0".to_owned(), |time| time.trim().to_owned())
+}
+
+/// Returns an empty directory for a package, below cargo's target directory.
+fn empty_directory(name: &str) -> Result<String, String> {
+    let path = target(&format!("package/{name}"));
+    let failed = |error| format!("package: {path}: {error}");
+    if Path::new(&path).exists() {
+        fs::remove_dir_all(&path).map_err(failed)?;
+    }
+    fs::create_dir_all(&path).map_err(failed)?;
+    Ok(path)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("package: {}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+    written.map_err(|error| format!("package: {}: {error}", path.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Outcome {
+    let folder = to.parent().unwrap_or(Path::new("."));
+    let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
+    let failed = |error| format!("package: {} to {}: {error}", from.display(), to.display());
+    copied.map(drop).map_err(failed)
+}
+
+/// Returns the program that makes `directory` the root of a command. Without the privilege for
+/// this it uses a user namespace.
+fn chroot(directory: &str) -> Line {
+    if Line::new("chroot", "/ true").succeeds() {
+        return Line::new("chroot", directory);
+    }
+    Line::new("unshare", "--map-root-user --root").argument(directory.to_owned())
+}
+
+/// Runs a program in a root, and returns what it prints. The program must succeed.
+fn output_in(directory: &str, arguments: &str) -> Result<String, String> {
+    let line =
+        arguments.split(' ').fold(chroot(directory), |line, it| line.argument(it.to_owned()));
+    println!("package: {line}");
+    line.output()
+}
+
+/// Checks that a measurement in a root prints a report.
+fn measure_in(directory: &str, program: &str) -> Outcome {
+    let report = output_in(directory, &format!("{program} bench"))?;
+    match report.contains("Layer (ram:1G)") && report.contains("IOPS=") {
+        true => Ok(()),
+        false => Err(format!("package: {program} bench printed no report:\n{report}")),
+    }
+}
