@@ -62,6 +62,8 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("verify_only", "rw=write verify=crc32c", "1"),
     ("verify_fatal", "rw=write verify=crc32c", "1"),
     ("verify_dump", "rw=write verify=crc32c", "1"),
+    ("verify_interval", "rw=write verify=crc32c", "512"),
+    ("verify_offset", "rw=write verify=crc32c", "128"),
     ("buffer_pattern", "rw=write", "7"),
     ("zero_buffers", "rw=write", "1"),
     ("refill_buffers", "rw=write", "1"),

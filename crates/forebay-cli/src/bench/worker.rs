@@ -17,6 +17,7 @@ use forebay_fio::verify::Stamp;
 
 use super::cache;
 use super::calls::Calls;
+use super::dump;
 use super::gauge::{Gauge, Phase};
 use super::outcome::Outcome;
 use super::plan::Target;
@@ -113,7 +114,9 @@ impl<'a> Worker<'a> {
             true => IoMethod::Calls(Calls::new(job, disk, owner, priorities)),
             false => IoMethod::Queued(Box::new(Queued::new(job, disk, owner, priorities))),
         };
-        let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
+        let thread = (stream as u16).wrapping_add(1);
+        let mut tally = Tally::new(job, disk, stop, gauge, stamp, thread, status);
+        tally.dump_to = Some(dump::prefix(&task.target.name())).filter(|_| job.checks.dump);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(region, job));
         }

@@ -35,4 +35,5 @@ mod skip_support;
 #[path = "../../../forebay/tests/support/storage_daemon.rs"]
 mod storage_daemon;
 mod takeover;
+mod verify_fio;
 mod vhost_user;

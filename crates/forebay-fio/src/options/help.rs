@@ -33,7 +33,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),
     ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
     ("Data and verification", &[
-        "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_dump",
+        "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
+        "verify_offset", "verify_dump",
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
     ]),
     ("Measurements and logs", &[

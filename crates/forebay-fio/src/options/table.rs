@@ -4,7 +4,6 @@
 use super::{Kind, OptionSpec, values};
 use crate::job::{Engine, Eta, Given, Method, OutputFormat};
 use crate::measures::Unified;
-use crate::verify::Checksum;
 use crate::verify::pattern::Pattern;
 
 const fn row(
@@ -252,14 +251,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.randrepeat = Some(on) }),
     row("verify", &[], "0", "write checksums into the blocks, and check them when reading",
         Kind::Choice {
-            words: &["crc32c", "xxhash", "pattern", "0", "none"],
+            words: &["crc32c", "crc32c-intel", "crc32", "crc64", "crc16", "crc7", "md5", "sha1",
+                "sha256", "sha512", "sha3-224", "sha3-256", "sha3-384", "sha3-512", "xxhash",
+                "meta", "pattern", "null", "0", "none"],
             set: |g, word| {
-                g.checks.method = match word {
-                    "crc32c" => Method::Header(Checksum::Crc32c),
-                    "xxhash" => Method::Header(Checksum::Xxhash),
-                    "pattern" => Method::Pattern,
-                    _ => Method::None,
-                };
+                g.checks.method = Method::from_word(word);
                 g.verify = Some(g.checks.method != Method::None);
             },
         }),
@@ -271,9 +267,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.checks.only = on }),
     row("verify_fatal", &[], "0", "end the job at the first bad block",
         Kind::Bool { set: |g, on| g.checks.fatal = on }),
-    row("verify_dump", &[], "0", "accepted with a warning: bad blocks are not written to files",
-        Kind::Bool { set: |g, on| warn_if(g, on, "--verify_dump has no effect: bad blocks are not \
-            written to files") }),
+    row("verify_dump", &[], "0",
+        "write each bad block to FILE.OFFSET.received, and what it was to FILE.OFFSET.expected",
+        Kind::Bool { set: |g, on| g.checks.dump = on }),
+    row("verify_interval", &[], "the smallest write",
+        "write a header every so many bytes; writes must be multiples of it",
+        Kind::Int { min: 80, max: u32::MAX as u64,
+            set: |g, n| g.checks.interval = Some(n as u32) }),
+    row("verify_offset", &[], "0", "place of the header in its block; 0: at the start",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.checks.header_at = n as u32 }),
     row("buffer_pattern", &[], "random data",
         "fill the data of writes without verify with this pattern",
         Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",

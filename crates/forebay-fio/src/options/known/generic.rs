@@ -100,8 +100,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
         "ss_ramp", "steadystate_check_interval", "ss_interval"], STEADY),
     // Verification and trims.
-    refused(&["verify_interval"], "--verify checks whole blocks of --bs"),
-    refused(&["verify_offset", "verify_header_seed", "verify_pattern_interval"], VERIFY),
+    refused(&["verify_header_seed", "verify_pattern_interval"], VERIFY),
     refused(&["verify_async", "verify_async_cpus"], "each job checks its own blocks; use \
         --numjobs"),
     refused(&["verify_backlog", "verify_backlog_batch"], VERIFY),
