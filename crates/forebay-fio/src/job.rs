@@ -77,6 +77,8 @@ pub struct Job {
     /// `iodepth_batch_complete_max`: most I/Os to reap at a time, between the minimum and
     /// `iodepth`.
     pub iodepth_batch_complete_max: u32,
+    /// `serialize_overlap`: whether an I/O waits for those in flight that overlap it.
+    pub serialize_overlap: bool,
     /// `iodepth_low`: depth to which a full queue is drained, 1 to `iodepth`.
     pub iodepth_low: u32,
     /// `numjobs`: number of clones.
@@ -173,6 +175,7 @@ impl Job {
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest.unwrap_or(4096),
             variety: given.load.variety(rw, &sizes).map(Box::new),
+            serialize_overlap: given.load.serialize_overlap,
             sizes,
             loops: given.loops.unwrap_or(1),
             pace: given.pace,

@@ -194,3 +194,34 @@ fn bad_blocks_are_written_to_files() {
     assert_eq!(file("disk.img.8192.expected"), good[8192..12_288]);
     assert_eq!(file("disk.img.16384.hdr_fail"), bad[16_384..20_480]);
 }
+
+#[test]
+fn backlog_is_read_back_between_the_writes() {
+    let folder = folder();
+    for (options, reads) in [
+        ("--verify_backlog=4", 64),
+        ("--verify_backlog=8 --verify_backlog_batch=3 --iodepth=4", 64),
+        ("--verify_backlog=5 --ioengine=psync --loops=2", 128),
+    ] {
+        let job =
+            format!("--name=w --rw=randwrite --filename=d --size=256k --verify=md5 {options}");
+        let report = bench_json(&folder, &job);
+        assert_eq!(report["jobs"][0]["read"]["total_ios"], reads, "{options}");
+        assert_eq!(report["jobs"][0]["write"]["total_ios"], reads, "{options}");
+    }
+}
+
+#[test]
+fn overlapping_writes_go_one_after_the_other() {
+    let folder = folder();
+    // With two blocks in all, a third I/O always overlaps another one in flight.
+    let job = "--name=w --rw=randwrite --filename=d --size=8k --io_size=1m --norandommap \
+               --iodepth=16 --iodepth_batch=8";
+    let shallow = |options: &str| {
+        let report = bench_json(&folder, &format!("{job} {options}"));
+        let level = |key: &str| report["jobs"][0]["iodepth_level"][key].as_f64().expect("a share");
+        level("1") + level("2")
+    };
+    assert!(shallow("") < 50.0);
+    assert!(shallow("--serialize_overlap=1") > 99.9);
+}

@@ -17,6 +17,10 @@ pub struct Checks {
     pub interval: Option<u32>,
     /// `verify_offset`: where the header is in its block.
     pub header_at: u32,
+    /// `verify_backlog`: writes after which blocks are read back; 0: at the end.
+    pub backlog: u64,
+    /// `verify_backlog_batch`: blocks to read back then; 0: as `verify_backlog`.
+    pub backlog_batch: u64,
     /// `verify_dump`: whether to write bad blocks to files.
     pub dump: bool,
     /// `verify_only`: whether to write nothing and verify the data of an earlier run.

@@ -24,7 +24,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",
-        "iodepth_low",
+        "iodepth_low", "serialize_overlap",
     ]),
     ("Time and rate", &[
         "runtime", "time_based", "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
@@ -34,7 +34,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
     ("Data and verification", &[
         "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
-        "verify_offset", "verify_dump",
+        "verify_offset", "verify_backlog", "verify_backlog_batch", "verify_dump",
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
     ]),
     ("Measurements and logs", &[

@@ -78,7 +78,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(&["none", "0"], refused(&["continue_on_error"], ERRORS)),
     refused(&["ignore_error"], ERRORS),
     refused(&["rwmixcycle"], "use --rwmixread, which holds for the whole job"),
-    unless(OFF, refused(&["serialize_overlap"], "use --iodepth=1")),
     unless(&["inline"], refused(&["io_submit_mode"], "each job submits its own I/O")),
     unless(&["0"], refused(&["offset_increment"], OFFSETS)),
     refused(&["offset_align"], "write an aligned --offset"),
@@ -103,7 +102,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["verify_header_seed", "verify_pattern_interval"], VERIFY),
     refused(&["verify_async", "verify_async_cpus"], "each job checks its own blocks; use \
         --numjobs"),
-    refused(&["verify_backlog", "verify_backlog_batch"], VERIFY),
     unless(OFF, refused(&["experimental_verify"], VERIFY)),
     unless(OFF, refused(&["verify_state_load"], VERIFY_STATE)),
     unless(OFF, refused(&["verify_state_save"], VERIFY_STATE)),
