@@ -27,6 +27,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("iodepth_batch_complete_min", "iodepth=8", "3"),
     ("iodepth_batch_complete_max", "iodepth=8", "8"),
     ("iodepth_low", "iodepth=8", "2"),
+    ("max_latency", "", "1s"),
     ("serialize_overlap", "rw=write iodepth=4", "1"),
     ("numjobs", "", "3"),
     ("runtime", "", "200us"),

@@ -34,6 +34,7 @@ pub fn of(job: &Job) -> Vec<String> {
         group: _, stage: _,
         // They follow from the texts.
         sizes: _, variety: _, loops: _, pace: _, serialize_overlap: _,
+        max_latency_ns: _,
         priorities: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, checks, warnings: _,
         // The options as given, not their effects.

@@ -79,6 +79,8 @@ pub struct Job {
     pub iodepth_batch_complete_max: u32,
     /// `serialize_overlap`: whether an I/O waits for those in flight that overlap it.
     pub serialize_overlap: bool,
+    /// `max_latency`: the longest total latency by direction, ns; 0 for none.
+    pub max_latency_ns: [u64; 3],
     /// `iodepth_low`: depth to which a full queue is drained, 1 to `iodepth`.
     pub iodepth_low: u32,
     /// `numjobs`: number of clones.
@@ -176,6 +178,7 @@ impl Job {
             bs: smallest.unwrap_or(4096),
             variety: given.load.variety(rw, &sizes).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
+            max_latency_ns: given.load.max_latency_ns,
             sizes,
             loops: given.loops.unwrap_or(1),
             pace: given.pace,

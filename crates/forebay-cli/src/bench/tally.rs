@@ -347,6 +347,11 @@ impl<'a> Tally<'a> {
         if self.job.measures.lat_percentiles {
             self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
         }
+        let max_ns = self.job.max_latency_ns[op.direction.index()];
+        // As in fio, latencies that are not measured have no limit.
+        if max_ns > 0 && lat_ns > max_ns && !self.job.measures.disable_lat {
+            self.fail_slow(op, lat_ns, max_ns);
+        }
         if op.direction == Direction::Write
             && let Some(written) = &mut self.written
         {
@@ -384,6 +389,17 @@ impl<'a> Tally<'a> {
         let (word, Op { len, offset, .. }) = (op.direction.word(), op);
         let message = format!("{word} of {len} bytes at offset {offset}: {error}{}", self.why());
         self.error.get_or_insert(JobError { errno: error.errno(), message });
+    }
+
+    /// Ends the job because of an I/O that took longer than `max_latency`.
+    #[cold]
+    fn fail_slow(&mut self, op: Op, lat_ns: u64, max_ns: u64) {
+        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
+        let (took, max) = (lat_ns / 1000, max_ns / 1000);
+        let message = format!(
+            "{word} of {len} bytes at offset {offset} took {took} us, and --max_latency is {max} us"
+        );
+        self.error.get_or_insert(JobError { errno: Errno::TIMEDOUT.raw_os_error(), message });
     }
 
     /// Returns why the device has failed, if it has and reports a reason.

@@ -219,6 +219,7 @@ impl<'a> Worker<'a> {
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
+            || tally.job.max_latency_ns != [0; 3]
             || tally.logs.is_some();
         tally.begin_phase(end_ns);
         match backlog.filter(|_| tally.written.is_some()) {

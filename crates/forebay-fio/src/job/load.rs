@@ -26,6 +26,7 @@ pub struct Load {
     pub percentage_random: Option<[Option<u8>; 3]>,
     pub number_ios: Option<u64>,
     pub serialize_overlap: bool,
+    pub max_latency_ns: [u64; 3],
 }
 
 impl Load {

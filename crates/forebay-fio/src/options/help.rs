@@ -27,7 +27,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "iodepth_low", "serialize_overlap",
     ]),
     ("Time and rate", &[
-        "runtime", "time_based", "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
+        "runtime", "time_based", "max_latency",
+        "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
     ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),

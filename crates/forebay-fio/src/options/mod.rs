@@ -213,7 +213,7 @@ impl OptionSpec {
 const BY_TEXT: &[&str] = &[
     "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
     "bssplit", "bs_unaligned", "blockalign", "number_ios",
-    "loops", "serialize_overlap", "ramp_time", "startdelay", "rate",
+    "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",
     "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
     "fdatasync", "verify_pattern", "verify_only",

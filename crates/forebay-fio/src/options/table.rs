@@ -1,6 +1,8 @@
 //! The table of supported options. Names, aliases, limits and defaults are fio's, as
 //! `fio --cmdhelp` lists them.
 
+use std::time::Duration;
+
 use super::{Kind, OptionSpec, values};
 use crate::job::{Engine, Eta, Given, Method, OutputFormat};
 use crate::measures::Unified;
@@ -213,6 +215,16 @@ pub static OPTIONS: &[OptionSpec] = &[
             set: |g, text| {
                 let pair = values::pair(text, |text| values::up_to(text, 7))?;
                 g.priority.cmdprio = Some(pair.map(Option::unwrap_or_default));
+                Ok(())
+            } }),
+    row("max_latency", &[], "0",
+        "end the job with an error at the first I/O that takes longer; a number without unit is in \
+         microseconds; 0: no limit",
+        Kind::Parsed { accepts: "a time such as 500, 10ms or 1s, or up to three: read,write,trim",
+            set: |g, text| {
+                let each = values::each(text, values::micros)?;
+                let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                g.load.max_latency_ns = each.map(|time| time.map(ns).unwrap_or_default());
                 Ok(())
             } }),
     row("time_based", &[], "0", "repeat the workload until the runtime is over",

@@ -93,7 +93,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["thinkcycles"], "use --thinktime_spin"),
     refused(&["rate_min", "ratemin", "rate_iops_min", "rate_cycle", "ratecycle"], TOO_SLOW),
     unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
-    refused(&["max_latency"], TOO_SLOW),
     refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
     unless(OFF, refused(&["latency_run"], LATENCY)),
     refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
