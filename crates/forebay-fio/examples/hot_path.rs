@@ -13,7 +13,7 @@ use std::time::Instant;
 use forebay_fio::generator::{Direction, Generator, Pattern, Region, Workload};
 use forebay_fio::random::Xoshiro256;
 use forebay_fio::stats::JobStats;
-use forebay_fio::verify::{Stamp, check, fill};
+use forebay_fio::verify::{Format, Stamp, Write as BlockWrite};
 
 const CALLS: u64 = 20_000_000;
 
@@ -43,9 +43,10 @@ fn main() -> std::io::Result<()> {
 
     let stamp = Stamp { seed: 1, generation: 1 };
     let mut block = vec![0; 4096];
-    let ns = per_call(calls / 200, || fill(black_box(&mut block), 4096, stamp));
+    let (format, write) = (Format::default(), BlockWrite::default());
+    let ns = per_call(calls / 200, || format.fill(black_box(&mut block), 4096, stamp, write));
     writeln!(out, "fill a block of 4096 bytes         {ns:6.0} ns")?;
-    let ns = per_call(calls / 200, || check(&block, 4096, Some(stamp)));
+    let ns = per_call(calls / 200, || format.check(&block, 4096, 4096, Some(stamp)));
     writeln!(out, "check a block of 4096 bytes        {ns:6.0} ns")
 }
 

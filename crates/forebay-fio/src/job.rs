@@ -24,7 +24,7 @@ use crate::measures::Measures;
 use crate::pace::Pace;
 use crate::priority::Priorities;
 use crate::units::Size;
-use crate::verify;
+use crate::verify::Format;
 
 pub use self::checks::{Checks, Method};
 pub use self::engine::Engine;
@@ -77,6 +77,10 @@ pub struct Job {
     /// `iodepth_batch_complete_max`: most I/Os to reap at a time, between the minimum and
     /// `iodepth`.
     pub iodepth_batch_complete_max: u32,
+    /// `serialize_overlap`: whether an I/O waits for those in flight that overlap it.
+    pub serialize_overlap: bool,
+    /// `max_latency`: the longest total latency by direction, ns; 0 for none.
+    pub max_latency_ns: [u64; 3],
     /// `iodepth_low`: depth to which a full queue is drained, 1 to `iodepth`.
     pub iodepth_low: u32,
     /// `numjobs`: number of clones.
@@ -173,6 +177,8 @@ impl Job {
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest.unwrap_or(4096),
             variety: given.load.variety(rw, &sizes).map(Box::new),
+            serialize_overlap: given.load.serialize_overlap,
+            max_latency_ns: given.load.max_latency_ns,
             sizes,
             loops: given.loops.unwrap_or(1),
             pace: given.pace,
@@ -275,18 +281,46 @@ impl Job {
         if self.randrepeat { self.randseed } else { self.randseed ^ chance }
     }
 
+    /// Returns the format of verified blocks that have a header.
+    pub fn format(&self) -> Format {
+        let [reads, writes, _] = &self.sizes;
+        let reads = self.rw.has(Direction::Read).then_some(reads);
+        self.checks.format(reads, writes, self.is_unaligned())
+    }
+
+    /// Returns whether sizes of I/Os are any numbers of bytes.
+    fn is_unaligned(&self) -> bool {
+        self.variety.as_ref().is_some_and(|variety| variety.unaligned)
+    }
+
+    /// Checks that the header has a place in the smallest block.
+    fn check_header_fits(&self) -> Result<(), UsageError> {
+        let format = self.format();
+        let (smallest, header) = (format.block_len(self.bs as usize), format.header_len());
+        let (name, word) = (&self.name, format.checksum.word());
+        if smallest <= header {
+            return Err(UsageError::Conflict(format!(
+                "{name}: --verify={word} needs blocks of more than {header} bytes, and the \
+                 smallest has {smallest}; raise --bs or --verify_interval"
+            )));
+        }
+        let at = format.header_at as usize;
+        if at > 0 && !(header..=smallest - header).contains(&at) {
+            return Err(UsageError::Conflict(format!(
+                "{name}: --verify_offset={at} does not fit: --verify={word} needs {header} bytes \
+                 before and after it, in blocks of {smallest} bytes"
+            )));
+        }
+        Ok(())
+    }
+
     fn check_conflicts(&self) -> Result<(), UsageError> {
         let conflict = |message: String| Err(UsageError::Conflict(message));
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs --runtime", self.name));
         }
-        let has_header = self.verify && self.checks.method != Method::Pattern;
-        if has_header && (self.bs as usize) < verify::HEADER_LEN {
-            return conflict(format!(
-                "{}: --verify with a checksum needs --bs of at least {} bytes",
-                self.name,
-                verify::HEADER_LEN
-            ));
+        if self.checks.method.has_header() {
+            self.check_header_fits()?;
         }
         if self.checks.method == Method::Pattern && self.checks.pattern.is_none() {
             return conflict(format!("{}: --verify=pattern needs --verify_pattern", self.name));

@@ -4,7 +4,7 @@ use forebay_fio::generator::Op;
 use forebay_fio::job::Method;
 use forebay_fio::random::Xoshiro256;
 use forebay_fio::report::JobError;
-use forebay_fio::verify::{self, Checksum};
+use forebay_fio::verify::{self, Write};
 use rustix::io::Errno;
 
 use super::tally::{Check, Tally};
@@ -19,8 +19,12 @@ impl Tally<'_> {
         let checks = &self.job.checks;
         match (checks.method, &checks.pattern) {
             (Method::Pattern, Some(pattern)) => pattern.fill(block, offset),
-            (Method::Header(sum), pattern) => {
-                verify::fill_with(block, offset, self.stamp, sum, pattern.as_ref());
+            (Method::Header(_), _) => {
+                let number = self.numbers.get();
+                self.numbers.set(number.wrapping_add(1));
+                let time_ns = self.layer_ns(self.now_ns);
+                let write = Write { thread: self.thread, number, time_ns };
+                self.format.fill(block, offset, self.stamp, write);
             }
             _ if checks.zero_buffers => {}
             _ if checks.buffer_pattern.is_some() => {}
@@ -29,23 +33,28 @@ impl Tally<'_> {
         }
     }
 
+    /// Checks a read of `moved` bytes.
     pub(super) fn check_block(&mut self, op: Op, block: &[u8], moved: u64) {
         let expected = (self.check == Check::Ours).then_some(self.stamp);
         let block = &block[..moved as usize];
         let checks = &self.job.checks;
         let result = match (checks.method, &checks.pattern) {
             (Method::Pattern, Some(pattern)) => verify::check_pattern(block, op.offset, pattern),
-            _ if moved < verify::HEADER_LEN as u64 => {
-                return self.note_mismatch(format!(
-                    "verify: only {moved} bytes could be read at offset {}",
-                    op.offset
-                ));
+            (Method::Header(_), _) => {
+                self.format.check(block, op.len as usize, op.offset, expected)
             }
-            (Method::Header(sum), _) => verify::check_with(block, op.offset, expected, sum),
-            _ => verify::check_with(block, op.offset, expected, Checksum::Crc32c),
+            _ => return,
         };
         if let Err(mismatch) = result {
+            if checks.dump {
+                self.dump(op, block, &mismatch);
+            }
             self.note_mismatch(mismatch.to_string());
+        } else if moved < op.len.into() && checks.method.has_header() {
+            self.note_mismatch(format!(
+                "verify: only {moved} bytes could be read at offset {}",
+                op.offset
+            ));
         }
     }
 

@@ -22,6 +22,7 @@ mod calls;
 mod compare;
 mod contents;
 mod contradictions;
+mod dump;
 mod filename;
 mod fill;
 mod gauge;

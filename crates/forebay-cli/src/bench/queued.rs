@@ -185,6 +185,9 @@ impl Queued {
                 return false;
             }
             self.next = self.next.take().or_else(|| ops.next_as(direction));
+            if tally.job.serialize_overlap {
+                self.reap_overlapping::<TIMED>(tally);
+            }
         }
         // There is room for one.
         let room = match tally.job.iodepth_batch {
@@ -222,6 +225,26 @@ impl Queued {
             self.reap_now::<TIMED>(tally, 1, tally.job.iodepth);
         }
         more
+    }
+
+    /// Reaps until no I/O in flight overlaps the next one.
+    #[cold]
+    fn reap_overlapping<const TIMED: bool>(&mut self, tally: &mut Tally<'_>) {
+        let Some(next) = self.next else { return };
+        let end = |op: Op| op.offset + u64::from(op.len);
+        loop {
+            let mut is_free = vec![false; self.slots.len()];
+            self.free.iter().for_each(|free| is_free[free.slot as usize] = true);
+            let mut in_flight = self.slots.iter().zip(is_free).filter(|(_, is_free)| !is_free);
+            let overlaps = in_flight.any(|(slot, _)| {
+                let op = slot.op();
+                op.offset < end(next) && next.offset < end(op)
+            });
+            if !overlaps {
+                return;
+            }
+            self.reap_now::<TIMED>(tally, 1, tally.job.iodepth);
+        }
     }
 
     /// Submits and commits one I/O, if there is room for it. Returns whether there may be more. It

@@ -3,7 +3,9 @@
 
 pub(super) mod pauses;
 
+use std::cell::Cell;
 use std::hint::cold_path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay::{Disk, IoError};
@@ -12,7 +14,7 @@ use forebay_fio::job::Job;
 use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
-use forebay_fio::verify::Stamp;
+use forebay_fio::verify::{Format, Stamp};
 use rustix::io::Errno;
 
 use self::pauses::Pauses;
@@ -39,6 +41,14 @@ pub(super) struct Tally<'a> {
     /// Whether an I/O's end needs more work than counting.
     pub(super) is_watchful: bool,
     pub(super) stamp: Stamp,
+    /// The format of verified blocks.
+    pub(super) format: Format,
+    /// The number of the clone among all, from 1 on.
+    pub(super) thread: u16,
+    /// The number of the next verified write.
+    pub(super) numbers: Cell<u16>,
+    /// Where bad blocks are written to: a path to which the offset is added.
+    pub(super) dump_to: Option<PathBuf>,
     /// Which data reads must find.
     pub(super) check: Check,
     /// The blocks to read back.
@@ -97,6 +107,7 @@ impl<'a> Tally<'a> {
         stop: &'a Stop,
         gauge: &'a Gauge,
         stamp: Stamp,
+        thread: u16,
         status: Option<Duration>,
     ) -> Self {
         let status_ns = status.map_or(u64::MAX, ns);
@@ -111,6 +122,10 @@ impl<'a> Tally<'a> {
             fills: job.verify || job.checks.refill_buffers,
             is_watchful: false,
             stamp,
+            format: job.format(),
+            thread,
+            numbers: Cell::new(0),
+            dump_to: None,
             check: Check::Nothing,
             written: None,
             origin_ns: forebay::now_ns(),
@@ -332,6 +347,11 @@ impl<'a> Tally<'a> {
         if self.job.measures.lat_percentiles {
             self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
         }
+        let max_ns = self.job.max_latency_ns[op.direction.index()];
+        // As in fio, latencies that are not measured have no limit.
+        if max_ns > 0 && lat_ns > max_ns && !self.job.measures.disable_lat {
+            self.fail_slow(op, lat_ns, max_ns);
+        }
         if op.direction == Direction::Write
             && let Some(written) = &mut self.written
         {
@@ -369,6 +389,17 @@ impl<'a> Tally<'a> {
         let (word, Op { len, offset, .. }) = (op.direction.word(), op);
         let message = format!("{word} of {len} bytes at offset {offset}: {error}{}", self.why());
         self.error.get_or_insert(JobError { errno: error.errno(), message });
+    }
+
+    /// Ends the job because of an I/O that took longer than `max_latency`.
+    #[cold]
+    fn fail_slow(&mut self, op: Op, lat_ns: u64, max_ns: u64) {
+        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
+        let (took, max) = (lat_ns / 1000, max_ns / 1000);
+        let message = format!(
+            "{word} of {len} bytes at offset {offset} took {took} us, and --max_latency is {max} us"
+        );
+        self.error.get_or_insert(JobError { errno: Errno::TIMEDOUT.raw_os_error(), message });
     }
 
     /// Returns why the device has failed, if it has and reports a reason.

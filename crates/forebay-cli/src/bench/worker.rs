@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay::{Disk, Owner};
-use forebay_fio::generator::{Direction, Region, Stream};
+use forebay_fio::generator::{Direction, Op, Region, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::logs::Logs;
 use forebay_fio::report::{JobError, JobReport};
@@ -17,6 +17,7 @@ use forebay_fio::verify::Stamp;
 
 use super::cache;
 use super::calls::Calls;
+use super::dump;
 use super::gauge::{Gauge, Phase};
 use super::outcome::Outcome;
 use super::plan::Target;
@@ -113,7 +114,9 @@ impl<'a> Worker<'a> {
             true => IoMethod::Calls(Calls::new(job, disk, owner, priorities)),
             false => IoMethod::Queued(Box::new(Queued::new(job, disk, owner, priorities))),
         };
-        let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
+        let thread = (stream as u16).wrapping_add(1);
+        let mut tally = Tally::new(job, disk, stop, gauge, stamp, thread, status);
+        tally.dump_to = Some(dump::prefix(&task.target.name())).filter(|_| job.checks.dump);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(region, job));
         }
@@ -157,10 +160,12 @@ impl<'a> Worker<'a> {
         } else {
             self.phase(ops, end_ns, flush);
         }
-        let Some(mut written) = self.tally.written.take() else { return };
-        if written.is_empty() || self.tally.error.is_some() || self.tally.stop.is_set() {
+        if self.tally.error.is_some() || self.tally.stop.is_set() {
             return;
         }
+        let Some(mut written) = self.tally.written.take_if(|written| !written.is_empty()) else {
+            return;
+        };
         self.tally.gauge.enter(Phase::Verify);
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
         if let Some(path) = &self.cached {
@@ -208,19 +213,20 @@ impl<'a> Worker<'a> {
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes if
     /// `flush` is set. As in fio, the runtime includes the flush.
     fn phase(&mut self, ops: &mut impl Stream, end_ns: u64, flush: bool) {
+        let backlog = Some(self.tally.job.checks.backlog).filter(|&backlog| backlog > 0);
         let tally = &mut self.tally;
         tally.is_pause_due = false;
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
+            || tally.job.max_latency_ns != [0; 3]
             || tally.logs.is_some();
         tally.begin_phase(end_ns);
-        match (&mut self.method, tally.job.is_timed()) {
-            (IoMethod::Queued(queued), true) => queued.run::<true, _>(tally, ops),
-            (IoMethod::Queued(queued), false) => queued.run::<false, _>(tally, ops),
-            (IoMethod::Calls(calls), true) => calls.run::<true>(tally, ops),
-            (IoMethod::Calls(calls), false) => calls.run::<false>(tally, ops),
+        match backlog.filter(|_| tally.written.is_some()) {
+            Some(backlog) => self.run_with_backlog(ops, backlog),
+            None => self.run_ops(ops),
         }
+        let tally = &mut self.tally;
         if flush && tally.error.is_none() {
             // fio does not count this flush.
             tally.sync(Sync::All);
@@ -230,5 +236,77 @@ impl<'a> Worker<'a> {
         let mut stats = std::mem::take(&mut tally.stats);
         tally.add_runtimes(&mut stats);
         tally.stats = stats;
+    }
+
+    /// Runs I/Os until there are no more or the phase is over.
+    fn run_ops(&mut self, ops: &mut impl Stream) {
+        let tally = &mut self.tally;
+        match (&mut self.method, tally.job.is_timed()) {
+            (IoMethod::Queued(queued), true) => queued.run::<true, _>(tally, ops),
+            (IoMethod::Queued(queued), false) => queued.run::<false, _>(tally, ops),
+            (IoMethod::Calls(calls), true) => calls.run::<true>(tally, ops),
+            (IoMethod::Calls(calls), false) => calls.run::<false>(tally, ops),
+        }
+    }
+
+    /// Runs I/Os, and reads written blocks back after each `backlog` writes.
+    fn run_with_backlog(&mut self, ops: &mut impl Stream, backlog: u64) {
+        let batch = match self.tally.job.checks.backlog_batch {
+            0 => backlog,
+            batch => batch,
+        };
+        loop {
+            let mut some = UpTo { ops, writes: backlog };
+            self.run_ops(&mut some);
+            if some.writes > 0 || self.tally.is_over() {
+                return;
+            }
+            let Some(written) = &mut self.tally.written else { return };
+            let reads = written.take(batch);
+            let check = std::mem::replace(&mut self.tally.check, Check::Ours);
+            let pauses = self.tally.pauses.take();
+            let is_pause_due = std::mem::take(&mut self.tally.is_pause_due);
+            self.run_ops(&mut reads.into_iter().peekable());
+            let tally = &mut self.tally;
+            (tally.check, tally.pauses, tally.is_pause_due) = (check, pauses, is_pause_due);
+        }
+    }
+}
+
+/// A stream that ends after a number of writes.
+#[derive(Debug)]
+struct UpTo<'a, S> {
+    ops: &'a mut S,
+    /// The writes that are left.
+    writes: u64,
+}
+
+impl<S> UpTo<'_, S> {
+    fn count(&mut self, op: Option<Op>) -> Option<Op> {
+        self.writes -= u64::from(op.is_some_and(|op| op.direction == Direction::Write));
+        op
+    }
+}
+
+impl<S: Stream> Iterator for UpTo<'_, S> {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
+        if self.writes == 0 {
+            return None;
+        }
+        let op = self.ops.next();
+        self.count(op)
+    }
+}
+
+impl<S: Stream> Stream for UpTo<'_, S> {
+    fn direction(&mut self) -> Option<Direction> {
+        if self.writes == 0 { None } else { self.ops.direction() }
+    }
+
+    fn next_as(&mut self, direction: Direction) -> Option<Op> {
+        let op = self.ops.next_as(direction);
+        self.count(op)
     }
 }

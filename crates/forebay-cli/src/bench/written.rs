@@ -72,6 +72,24 @@ impl Written {
         }
     }
 
+    /// Removes the first blocks, at most `max`, and returns reads of them.
+    pub(super) fn take(&mut self, max: u64) -> Vec<Op> {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let ops: Vec<_> = self.reads().take(max).collect();
+        for op in &ops {
+            match self {
+                Self::Blocks { region, bs, bits } => {
+                    let block = (op.offset - region.offset) / u64::from(*bs);
+                    bits[(block / 64) as usize] &= !(1 << (block % 64));
+                }
+                Self::Pieces(pieces) => {
+                    pieces.remove(&op.offset);
+                }
+            }
+        }
+        ops
+    }
+
     /// Returns reads of all written blocks, by offset.
     pub(super) fn reads(&self) -> impl Iterator<Item = Op> + '_ {
         let read = |offset, len| Op { direction: Direction::Read, offset, len };
@@ -111,6 +129,22 @@ mod tests {
         assert!(!written.is_empty());
         written.clear();
         assert!(written.is_empty());
+    }
+
+    #[test]
+    fn taken_blocks_are_not_read_back_again() {
+        let region = Region { offset: 8192, len: 100 * 4096 };
+        let blocks = Written::Blocks { region, bs: 4096, bits: vec![0; 2] };
+        for mut written in [blocks, Written::Pieces(BTreeMap::new())] {
+            for block in [99, 0, 63, 64] {
+                written.insert(write(8192 + block * 4096, 4096));
+            }
+            let offsets =
+                |ops: Vec<Op>| ops.iter().map(|op| (op.offset - 8192) / 4096).collect::<Vec<_>>();
+            assert_eq!(offsets(written.take(3)), [0, 63, 64]);
+            assert_eq!(offsets(written.take(u64::MAX)), [99]);
+            assert!(written.is_empty());
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn a_damaged_block_is_found() {
     drop(file);
 
     let output = bench(&folder, read);
-    let message = "forebay: a: verify: damaged data at offset 40960: expected crc 0x";
+    let message = "forebay: a: verify: damaged data at offset 40960: expected crc32c ";
     assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
     let line = "a: (groupid=0, jobs=1): err=84 (verify: damaged data at offset 40960: ";
@@ -78,7 +78,7 @@ fn blocks_that_were_never_written_do_not_pass() {
     let folder = folder();
     data_file(&folder, "disk.img", 1 << 20);
     let output = bench(&folder, "--name=a --filename=disk.img --verify=crc32c");
-    let message = "forebay: a: verify: no header at offset 0: expected magic 0x63764246, found 0x";
+    let message = "forebay: a: verify: no header at offset 0: expected magic 0xacca, found 0x";
     assert!(stderr(&output).contains(message), "{}", stderr(&output));
     assert!(stderr(&output).ends_with(" (and 255 more bad blocks)\n"), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 10, "{}", stderr(&output));

@@ -37,4 +37,5 @@ mod skip_support;
 mod storage_daemon;
 mod takeover;
 mod trace;
+mod verify_fio;
 mod vhost_user;

@@ -25,6 +25,8 @@ pub struct Load {
     pub random_distribution: Option<Distribution>,
     pub percentage_random: Option<[Option<u8>; 3]>,
     pub number_ios: Option<u64>,
+    pub serialize_overlap: bool,
+    pub max_latency_ns: [u64; 3],
 }
 
 impl Load {

@@ -136,10 +136,51 @@ fn contradictions_are_refused() {
         |given| Job::new("j".to_owned(), given, Vec::new()).expect_err("a conflict").to_string();
     let given = Given { time_based: Some(true), ..Given::default() };
     assert_eq!(error(given), "j: --time_based needs --runtime");
-    let given = Given { verify: Some(true), bs: Some(32), ..Given::default() };
-    assert_eq!(error(given), "j: --verify with a checksum needs --bs of at least 40 bytes");
+    let checks = |interval, header_at| Checks {
+        method: Method::from_word("md5"),
+        interval,
+        header_at,
+        ..Checks::default()
+    };
+    let given = |bs, checks| Given { verify: Some(true), bs: Some(bs), checks, ..Given::default() };
+    assert_eq!(
+        error(given(32, checks(None, 0))),
+        "j: --verify=md5 needs blocks of more than 56 bytes, and the smallest has 32; raise --bs \
+         or --verify_interval"
+    );
+    assert_eq!(
+        error(given(512, checks(Some(128), 80))),
+        "j: --verify_offset=80 does not fit: --verify=md5 needs 56 bytes before and after it, in \
+         blocks of 128 bytes"
+    );
     let given = Given { verify: Some(true), rw: Pattern::from_word("trim"), ..Given::default() };
     assert_eq!(error(given), "j: --verify does not work with trims");
+}
+
+#[test]
+fn headers_are_as_far_apart_as_in_fio() {
+    let interval = |load: Load, word, interval| {
+        let checks = Checks { method: Method::from_word("crc32c"), interval, ..Checks::default() };
+        let rw = Pattern::from_word(word);
+        job(Given { rw, load, checks, ..Given::default() }).format().interval
+    };
+    let each = |read, write| Load { bs: Some([Some(read), Some(write), None]), ..Load::default() };
+    let split = |sizes: &[u32]| Load {
+        bssplit: Some(
+            [(); 3].map(|()| Some(SizeRule::Split(sizes.iter().map(|&size| (size, 0)).collect()))),
+        ),
+        ..Load::default()
+    };
+    assert_eq!(interval(each(4096, 4096), "write", None), 4096);
+    assert_eq!(interval(each(4096, 4096), "write", Some(512)), 512);
+    assert_eq!(interval(each(4096, 4096), "write", Some(8192)), 4096);
+    assert_eq!(interval(each(4096, 4096), "write", Some(3072)), 4096, "no factor of 4096");
+    assert_eq!(interval(each(1024, 4096), "rw", Some(2048)), 1024);
+    assert_eq!(interval(each(1024, 4096), "write", Some(2048)), 2048);
+    assert_eq!(interval(split(&[4096, 8192]), "write", None), 4096);
+    assert_eq!(interval(split(&[4096, 6144, 10_240]), "write", None), 2048);
+    let unaligned = Load { bs_unaligned: true, ..split(&[4096, 8192]) };
+    assert_eq!(interval(unaligned, "write", None), 0, "one header in each I/O");
 }
 
 #[test]

@@ -24,16 +24,18 @@ const GROUPS: &[(&str, &[&str])] = &[
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",
-        "iodepth_low",
+        "iodepth_low", "serialize_overlap",
     ]),
     ("Time and rate", &[
-        "runtime", "time_based", "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
+        "runtime", "time_based", "max_latency",
+        "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
     ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),
     ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
     ("Data and verification", &[
-        "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_dump",
+        "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
+        "verify_offset", "verify_backlog", "verify_backlog_batch", "verify_dump",
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
     ]),
     ("Measurements and logs", &[

@@ -1,10 +1,11 @@
 //! The table of supported options. Names, aliases, limits and defaults are fio's, as
 //! `fio --cmdhelp` lists them.
 
+use std::time::Duration;
+
 use super::{Kind, OptionSpec, values};
 use crate::job::{Engine, Eta, Given, Method, OutputFormat};
 use crate::measures::Unified;
-use crate::verify::Checksum;
 use crate::verify::pattern::Pattern;
 
 const fn row(
@@ -145,6 +146,9 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("iodepth_low", &[], "as iodepth",
         "drain a full queue to this depth before filling it again",
         Kind::Int { min: 0, max: DEPTH_MAX, set: |g, n| g.iodepth_low = Some(n as u32) }),
+    row("serialize_overlap", &[], "0",
+        "wait for I/Os in flight that overlap the next one",
+        Kind::Bool { set: |g, on| g.load.serialize_overlap = on }),
     row("numjobs", &[], "1",
         "clones of the job, one thread each; with a filename they share one disk",
         Kind::Int { min: 1, max: JOBS_MAX, set: |g, n| g.numjobs = Some(n as u32) }),
@@ -213,6 +217,16 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.priority.cmdprio = Some(pair.map(Option::unwrap_or_default));
                 Ok(())
             } }),
+    row("max_latency", &[], "0",
+        "end the job with an error at the first I/O that takes longer; a number without unit is in \
+         microseconds; 0: no limit",
+        Kind::Parsed { accepts: "a time such as 500, 10ms or 1s, or up to three: read,write,trim",
+            set: |g, text| {
+                let each = values::each(text, values::micros)?;
+                let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                g.load.max_latency_ns = each.map(|time| time.map(ns).unwrap_or_default());
+                Ok(())
+            } }),
     row("time_based", &[], "0", "repeat the workload until the runtime is over",
         Kind::Flag { set: |g, on| g.time_based = Some(on) }),
     row("direct", &[], "as the spec says, else 0", "bypass the page cache",
@@ -252,14 +266,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.randrepeat = Some(on) }),
     row("verify", &[], "0", "write checksums into the blocks, and check them when reading",
         Kind::Choice {
-            words: &["crc32c", "xxhash", "pattern", "0", "none"],
+            words: &["crc32c", "crc32c-intel", "crc32", "crc64", "crc16", "crc7", "md5", "sha1",
+                "sha256", "sha512", "sha3-224", "sha3-256", "sha3-384", "sha3-512", "xxhash",
+                "meta", "pattern", "null", "0", "none"],
             set: |g, word| {
-                g.checks.method = match word {
-                    "crc32c" => Method::Header(Checksum::Crc32c),
-                    "xxhash" => Method::Header(Checksum::Xxhash),
-                    "pattern" => Method::Pattern,
-                    _ => Method::None,
-                };
+                g.checks.method = Method::from_word(word);
                 g.verify = Some(g.checks.method != Method::None);
             },
         }),
@@ -271,9 +282,21 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.checks.only = on }),
     row("verify_fatal", &[], "0", "end the job at the first bad block",
         Kind::Bool { set: |g, on| g.checks.fatal = on }),
-    row("verify_dump", &[], "0", "accepted with a warning: bad blocks are not written to files",
-        Kind::Bool { set: |g, on| warn_if(g, on, "--verify_dump has no effect: bad blocks are not \
-            written to files") }),
+    row("verify_dump", &[], "0",
+        "write each bad block to FILE.OFFSET.received, and what it was to FILE.OFFSET.expected",
+        Kind::Bool { set: |g, on| g.checks.dump = on }),
+    row("verify_interval", &[], "the smallest write",
+        "write a header every so many bytes; writes must be multiples of it",
+        Kind::Int { min: 80, max: u32::MAX as u64,
+            set: |g, n| g.checks.interval = Some(n as u32) }),
+    row("verify_offset", &[], "0", "place of the header in its block; 0: at the start",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.checks.header_at = n as u32 }),
+    row("verify_backlog", &[], "0",
+        "read written blocks back after this number of writes, and the rest at the end; 0: all at \
+         the end",
+        Kind::Int { min: 0, max: u64::MAX, set: |g, n| g.checks.backlog = n }),
+    row("verify_backlog_batch", &[], "0", "blocks to read back each time; 0: verify_backlog",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.checks.backlog_batch = n }),
     row("buffer_pattern", &[], "random data",
         "fill the data of writes without verify with this pattern",
         Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",

@@ -105,10 +105,12 @@ impl Pattern {
         }
     }
 
-    /// Returns the first byte that differs from the pattern in a block at `offset`.
-    pub fn first_difference(&self, block: &[u8], offset: u64) -> Option<Difference> {
+    /// Returns the first byte of `data` that differs from the pattern in a block at `offset`. The
+    /// data begin `start` bytes after the start of the block.
+    pub fn first_difference(&self, data: &[u8], start: usize, offset: u64) -> Option<Difference> {
         let period = self.period(offset);
-        let mut pairs = block.iter().zip(period.iter().cycle()).enumerate();
+        let expected = period.iter().cycle().skip(start % period.len());
+        let mut pairs = data.iter().zip(expected).enumerate();
         let (at, (&found, &expected)) = pairs.find(|(_, (found, expected))| found != expected)?;
         Some(Difference { at, expected, found })
     }
@@ -124,7 +126,7 @@ mod tests {
         let mut block = vec![0; bytes.len()];
         pattern.fill(&mut block, offset);
         assert_eq!(block, bytes, "{text}");
-        assert_eq!(pattern.first_difference(&block, offset), None, "{text}");
+        assert_eq!(pattern.first_difference(&block, 0, offset), None, "{text}");
     }
 
     /// The bytes that fio 3.33 wrote for these patterns.
@@ -148,9 +150,9 @@ mod tests {
         let mut block = vec![0; 512];
         pattern.fill(&mut block, 8192);
         block[300] ^= 0x40;
-        let found = pattern.first_difference(&block, 8192).expect("a difference");
+        let found = pattern.first_difference(&block, 0, 8192).expect("a difference");
         assert_eq!((found.at, found.found), (300, found.expected ^ 0x40));
-        assert!(pattern.first_difference(&block, 4096).is_some(), "another block's offset");
+        assert!(pattern.first_difference(&block, 0, 4096).is_some(), "another block's offset");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Work between two submissions: periodic syncs, and waiting until the next I/O is due.
 //!
-//! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`. As in fio, a clone
-//! that waits for its time has nothing in flight. The I/O loops check one flag, and only jobs with
-//! one of these options record their submissions.
+//! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`,
+//! `serialize_overlap`. As in fio, a clone that waits for its time has nothing in flight. The I/O
+//! loops check one flag, and only jobs with one of these options record their submissions.
 
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(in crate::bench) struct Pauses {
     writes: u64,
     due: Option<Sync>,
     pacer: Option<Pacer>,
+    /// Whether each I/O may have to wait for others that overlap it.
+    serializes: bool,
 }
 
 impl Pauses {
@@ -35,8 +37,9 @@ impl Pauses {
             pacer.restart(now_ns);
         }
         let sync_every = [(job.fsync, Sync::All), (job.fdatasync, Sync::Data)];
-        (pacer.is_some() || sync_every.iter().any(|&(every, _)| every > 0))
-            .then(|| Box::new(Self { sync_every, writes: 0, due: None, pacer }))
+        let serializes = job.serialize_overlap;
+        (pacer.is_some() || serializes || sync_every.iter().any(|&(every, _)| every > 0))
+            .then(|| Box::new(Self { sync_every, writes: 0, due: None, pacer, serializes }))
     }
 
     /// Records a submission. Returns whether work may be due before the next one.
@@ -59,7 +62,7 @@ impl Pauses {
             }
             None => false,
         };
-        self.due.is_some() || may_wait
+        self.due.is_some() || may_wait || self.serializes
     }
 }
 
