@@ -34,6 +34,7 @@ mod mutants;
 mod nightly;
 mod outside;
 mod patched;
+mod pictures;
 mod planted;
 mod plants;
 mod python;
@@ -81,6 +82,9 @@ cargo xtask <command>
   libaio --build       builds it, and compares its symbols with the distribution's
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
+  pictures             draws the pictures of the documentation again and compares them, and opens
+                       pages and figures in a browser (chromium)
+  pictures --write     replaces the pictures in docs/pictures
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a 24th of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
@@ -137,6 +141,8 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["mutants"] => mutants::run(),
         ["sessions"] => sessions::run_part(),
         ["sessions", "--all"] => sessions::run_all(),
+        ["pictures"] => pictures::run(),
+        ["pictures", "--write"] => pictures::write(),
         ["plants"] => plants::run(),
         ["differential"] => differential::run(),
         ["same-bytes"] => same_bytes::run(),

@@ -14,6 +14,7 @@ mod engines;
 mod job_files;
 mod lab;
 mod load;
+mod pictures;
 mod priorities;
 mod refusals;
 mod run;
