@@ -36,6 +36,7 @@ mod nightly;
 mod outside;
 mod package;
 mod patched;
+mod pictures;
 mod planted;
 mod plants;
 mod publish;
@@ -84,6 +85,9 @@ cargo xtask <command>
   libaio --build       builds it, and compares its symbols with the distribution's
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
+  pictures             draws the pictures of the documentation again and compares them, and opens
+                       pages and figures in a browser (chromium)
+  pictures --write     replaces the pictures in docs/pictures
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a 24th of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
@@ -146,6 +150,8 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["mutants"] => mutants::run(),
         ["sessions"] => sessions::run_part(),
         ["sessions", "--all"] => sessions::run_all(),
+        ["pictures"] => pictures::run(),
+        ["pictures", "--write"] => pictures::write(),
         ["plants"] => plants::run(),
         ["differential"] => differential::run(),
         ["same-bytes"] => same_bytes::run(),

@@ -12,7 +12,9 @@
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
 //!   blocks to read back, and [`usage`], CPU time;
-//! - [`log_files`]: the logs; [`trace`]: the stages of requests;
+//! - [`log_files`]: the logs; [`trace`]: the stages of requests; [`pictures`]: the options for
+//!   pictures, with [`series`], rates over time, and [`page`], the charts of a run;
+//! - [`sweep`]: the jobs with several values of an option;
 //! - [`stages`]: jobs of other commands, one after another;
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
 //!   each disk and its jobs.
@@ -26,6 +28,7 @@ mod dump;
 mod filename;
 mod fill;
 mod gauge;
+mod host;
 mod in_use;
 mod layer;
 mod layout;
@@ -35,17 +38,22 @@ mod notes;
 mod open;
 mod outcome;
 mod owner;
+mod page;
+mod pictures;
 mod plan;
 mod priority;
 mod queued;
 mod run;
+mod series;
 mod stages;
 mod status;
 pub(crate) mod stop;
+mod sweep;
 mod tally;
 mod trace;
 pub(crate) mod usage;
 mod worker;
+mod workload;
 mod written;
 
 use std::ffi::OsString;
@@ -77,18 +85,29 @@ use crate::output::{self, Sink};
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let started = Instant::now();
     let taken = compare::take(args);
+    let compared = taken.asked;
+    let mut taken = pictures::take(taken.rest).after(taken.errors);
+    if compared.is_some() {
+        taken.refuse_comparison();
+    }
+    let asked = taken.asked;
     let Some(command) = parse(taken.rest, taken.errors)? else { return Ok(()) };
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
     machine::print_job_warnings(jobs);
     notes::notes(jobs, &targets).iter().for_each(note);
-    if let Some(asked) = taken.asked {
-        return compare::main(&command, &targets, &asked);
+    if let Some(compared) = compared {
+        return compare::main(&command, &targets, &compared);
+    }
+    if let Some(sweep) = &asked.sweep {
+        let files = sweep::Files { svg: asked.svg.as_deref(), html: asked.html.as_deref() };
+        return sweep::main(&command, sweep, files);
     }
     let stop = Stop::on_signals()?;
     let (layout, notices) = prepare(jobs, &targets, command.run.readonly)?;
     notices.iter().for_each(note);
     let mut sink = Sink::open(command.run.output.as_deref())?;
+    page::prepare(&asked)?;
     let format = command.run.format;
     if format.is_normal() {
         let engines = plan::engine_names(&targets, jobs);
@@ -107,24 +126,26 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
             output::stderr(&format!("forebay: --status-interval: {error}\n"));
         }
     };
-    let mut outcomes = run::run(&command, &targets, &stop, &mut show)?;
+    let mut outcomes = run::run(&command, &targets, &stop, asked.has_series(), &mut show)?;
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
     print_errors(&outcomes.clones);
     let logged = log_files::write(&mut outcomes.clones);
-    print(&mut sink, &command, outcomes, started.elapsed())?;
+    let pages = page::Pictures::of(&command, &targets, &mut outcomes);
+    let report = print(&mut sink, &command, outcomes, started.elapsed())?;
+    pages.write(&asked, &normal::render(&report))?;
     if failed || !logged || stop.is_set() {
         return Err(Failure::Told { usage: false });
     }
     Ok(())
 }
 
-/// Prints the report in all its formats, in fio's order.
+/// Prints the report in all its formats, in fio's order, and returns it.
 fn print(
     sink: &mut Sink,
     command: &JobList,
     outcomes: Outcomes,
     elapsed: Duration,
-) -> Result<(), Failure> {
+) -> Result<Report, Failure> {
     let format = command.run.format;
     let report = report(command, outcomes, elapsed);
     if format.is_json() {
@@ -133,7 +154,7 @@ fn print(
     if format.is_normal() {
         sink.write(&normal::render(&report))?;
     }
-    Ok(())
+    Ok(report)
 }
 
 fn note(text: &String) {
@@ -229,15 +250,17 @@ reads of 4k at depth 32 for 5 seconds, on ram:1G unless --filename is given.
 fn help() -> String {
     format!(
         "Measure a disk through the block layer, with fio's options and report.\n\n\
-         Usage: {USAGE}\n\n{INTRODUCTION}\n\n{}\nComparison with another run:\n{}",
+         Usage: {USAGE}\n\n{INTRODUCTION}\n\n{}\nComparison with another run:\n{}\n\
+         Pictures and sweeps:\n{}",
         options::help(),
-        compare::help()
+        compare::help(),
+        pictures::help()
     )
 }
 
 /// Returns the help text of one option.
 fn help_of(name: &str) -> Result<String, Failure> {
-    let compared = compare::help_of(name);
+    let compared = compare::help_of(name).or_else(|| pictures::help_of(name));
     let text = compared.map_or_else(|| options::help_of(name), Ok);
     text.map_err(|error| Failure::Usage(format!("--help={name}: {error}")))
 }

@@ -5,6 +5,8 @@ use forebay_fio::logs::Logs;
 use forebay_fio::report::JobReport;
 use forebay_fio::stats::moments::Moments;
 
+use super::series::Series;
+
 /// The results of a run.
 #[derive(Debug)]
 pub(super) struct Outcomes {
@@ -29,14 +31,16 @@ pub(super) struct Outcome {
     pub(super) tag_waits: Option<Moments>,
     /// Its logs.
     pub(super) logs: Option<Box<Logs>>,
+    /// Its rates over time, for pictures.
+    pub(super) series: Option<Box<Series>>,
     /// Its run time, ns.
     pub(super) elapsed_ns: u64,
 }
 
 impl Outcome {
-    /// Returns a copy without the logs, which may be large.
+    /// Returns a copy without the logs and the rates over time, which may be large.
     pub(super) fn without_logs(&self) -> Self {
-        Self { report: self.report.clone(), logs: None, ..*self }
+        Self { report: self.report.clone(), logs: None, series: None, ..*self }
     }
 }
 

@@ -37,16 +37,17 @@ const POLL: Duration = Duration::from_millis(100);
 const STACK: usize = 256 << 10;
 
 /// Runs all clones to their end, stage by stage. If a disk cannot be opened, no clone starts. After
-/// a signal no further stage begins.
+/// a signal no further stage begins. With `has_series` each clone records its rates over time.
 pub(super) fn run(
     command: &JobList,
     targets: &[Target],
     stop: &Stop,
+    has_series: bool,
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
-    let outcomes = run_on(&opened, command, targets, stop, show)?;
+    let outcomes = run_on(&opened, command, targets, stop, has_series, show)?;
     trace::end(trace)?;
     Ok(outcomes)
 }
@@ -57,11 +58,12 @@ pub(super) fn run_on(
     command: &JobList,
     targets: &[Target],
     stop: &Stop,
+    has_series: bool,
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
-    let run = Run { command, targets, opened, gauges: &gauges, chance, stop };
+    let run = Run { command, targets, opened, gauges: &gauges, chance, stop, has_series };
     let mut outcomes = Vec::with_capacity(targets.len());
     let stage = |target: &Target| command.jobs[target.job].stage;
     for clones in targets.chunk_by(|a, b| stage(a) == stage(b)) {
@@ -98,6 +100,7 @@ struct Run<'a> {
     gauges: &'a [Gauge],
     chance: u64,
     stop: &'a Stop,
+    has_series: bool,
 }
 
 impl Run<'_> {
@@ -131,6 +134,7 @@ impl Run<'_> {
                     stop: self.stop,
                     gauge,
                     status: self.command.run.status_interval,
+                    has_series: self.has_series,
                 };
                 let work = move || run_clone(task, gate, &sender);
                 match builder().spawn_scoped(scope, work) {
@@ -226,7 +230,8 @@ fn await_finished(
     display.clear();
 }
 
-fn is_shown(eta: Eta) -> bool {
+/// Returns whether a progress line is shown.
+pub(super) fn is_shown(eta: Eta) -> bool {
     match eta {
         Eta::Always => true,
         Eta::Never => false,

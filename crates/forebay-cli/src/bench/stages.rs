@@ -26,7 +26,7 @@ pub(crate) fn run_stages(
     in_use::check(&command.jobs, &targets)?;
     let opened = open::open(&command.jobs, &targets)?;
     opened.disks.iter().try_for_each(check)?;
-    let outcomes = run::run_on(&opened, &command, &targets, stop, &mut |_| {})?;
+    let outcomes = run::run_on(&opened, &command, &targets, stop, false, &mut |_| {})?;
     if stop.is_set() {
         return Err(Failure::Run("interrupted: not all loads were measured".to_owned()));
     }

@@ -72,6 +72,7 @@ impl<'a> Status<'a> {
             },
             tag_waits: None,
             logs: None,
+            series: None,
             elapsed_ns,
         }
     }

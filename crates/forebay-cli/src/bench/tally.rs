@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use self::pauses::Pauses;
 use super::gauge::Gauge;
+use super::series::Series;
 use super::stop::Stop;
 use super::usage;
 use super::written::Written;
@@ -32,6 +33,8 @@ pub(super) struct Tally<'a> {
     pub(super) stop: &'a Stop,
     /// The logs, if the job writes any.
     pub(super) logs: Option<Box<Logs>>,
+    /// The rates over time, if pictures are wanted.
+    pub(super) series: Option<Box<Series>>,
     /// Work between submissions, if the job has options for it.
     pub(super) pauses: Option<Box<Pauses>>,
     /// Whether work may be due before the next submission.
@@ -117,6 +120,7 @@ impl<'a> Tally<'a> {
             gauge,
             stop,
             logs: Logs::new(&job.logs, &job.measures),
+            series: None,
             pauses: None,
             is_pause_due: false,
             fills: job.verify || job.checks.refill_buffers,
@@ -269,6 +273,9 @@ impl<'a> Tally<'a> {
         if let Some(logs) = &mut self.logs {
             logs.restart(self.now_ns);
         }
+        if let Some(series) = &mut self.series {
+            series.restart(self.now_ns);
+        }
     }
 
     /// Does the work between I/Os that depends on the time. It is called at every reap, and is
@@ -343,6 +350,9 @@ impl<'a> Tally<'a> {
         if let Some(logs) = &mut self.logs {
             let has_slat = !self.job.is_blocking();
             logs.record(op, moved, Sample { now_ns: self.now_ns, clat_ns, lat_ns, has_slat });
+        }
+        if let Some(series) = &mut self.series {
+            series.record(op.direction, self.now_ns, moved, clat_ns);
         }
         if self.job.measures.lat_percentiles {
             self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);

@@ -23,6 +23,7 @@ use super::outcome::Outcome;
 use super::plan::Target;
 use super::priority::Prioritiser;
 use super::queued::Queued;
+use super::series::Series;
 use super::stop::Stop;
 use super::tally::pauses::Pauses;
 use super::tally::{Check, Sync, Tally, ns};
@@ -47,12 +48,14 @@ pub(super) struct Task<'a> {
     pub(super) stop: &'a Stop,
     pub(super) gauge: &'a Gauge,
     pub(super) status: Option<Duration>,
+    /// Whether it records its rates over time.
+    pub(super) has_series: bool,
 }
 
 impl Task<'_> {
     /// Returns the outcome of the clone, from what its worker measured.
     pub(super) fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns, logs } = finished;
+        let Finished { stats, error, tag_waits, elapsed_ns, logs, series } = finished;
         Outcome {
             job: self.target.job,
             clone: self.target.clone,
@@ -69,6 +72,7 @@ impl Task<'_> {
             },
             tag_waits,
             logs,
+            series,
             elapsed_ns,
         }
     }
@@ -102,6 +106,8 @@ pub(super) struct Finished {
     pub(super) elapsed_ns: u64,
     /// The log entries.
     pub(super) logs: Option<Box<Logs>>,
+    /// The rates over time.
+    pub(super) series: Option<Box<Series>>,
 }
 
 impl<'a> Worker<'a> {
@@ -117,6 +123,9 @@ impl<'a> Worker<'a> {
         let thread = (stream as u16).wrapping_add(1);
         let mut tally = Tally::new(job, disk, stop, gauge, stamp, thread, status);
         tally.dump_to = Some(dump::prefix(&task.target.name())).filter(|_| job.checks.dump);
+        if task.has_series {
+            tally.series = Some(Box::new(Series::new(|direction| job.rw.has(direction))));
+        }
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(region, job));
         }
@@ -200,14 +209,14 @@ impl<'a> Worker<'a> {
             IoMethod::Queued(queued) => Some(queued.tag_waits()),
             IoMethod::Calls(_) => None,
         };
-        let Tally { job, mut stats, error, usage, measured_ns, mut logs, .. } = self.tally;
+        let Tally { job, mut stats, error, usage, measured_ns, mut logs, series, .. } = self.tally;
         stats.usage = usage::between(&usage, &usage::of_this_thread());
         stats.job_runtime_ms = ((elapsed_ns - measured_ns) / 1_000_000).max(1);
         if let Some(logs) = &mut logs {
             logs.close_window(elapsed_ns, true);
         }
         stats.forget(&job.measures);
-        Finished { stats, error, tag_waits, elapsed_ns, logs }
+        Finished { stats, error, tag_waits, elapsed_ns, logs, series }
     }
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes if
@@ -220,7 +229,8 @@ impl<'a> Worker<'a> {
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
             || tally.job.max_latency_ns != [0; 3]
-            || tally.logs.is_some();
+            || tally.logs.is_some()
+            || tally.series.is_some();
         tally.begin_phase(end_ns);
         match backlog.filter(|_| tally.written.is_some()) {
             Some(backlog) => self.run_with_backlog(ops, backlog),

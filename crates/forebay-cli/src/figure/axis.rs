@@ -24,8 +24,29 @@ impl Axis {
         if max > LOG_FROM * min { Self::log(min, max) } else { Self::linear(max) }
     }
 
+    /// Returns an axis from the lowest to the highest of these values, with a tick at each of them.
+    /// It is logarithmic if they differ by a large factor.
+    pub(crate) fn at_values(values: impl Iterator<Item = f64>) -> Self {
+        let mut ticks: Vec<f64> = values.collect();
+        ticks.sort_by(f64::total_cmp);
+        ticks.dedup();
+        let (low, high) = match ticks[..] {
+            [] => (0.0, 1.0),
+            [low, .., high] => (low, high),
+            [only] => (only, only),
+        };
+        let is_log = low > 0.0 && high > LOG_FROM * low;
+        Self { low, high, is_log, ticks, decimals: 0 }
+    }
+
+    /// Returns an axis of powers of ten.
+    pub(crate) fn of_powers(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let max = values.clone().fold(0.0, f64::max);
+        Self::log(values.fold(f64::INFINITY, f64::min), max.max(1.0))
+    }
+
     /// Returns an axis from 0, so that lengths show proportions.
-    fn linear(max: f64) -> Self {
+    pub(crate) fn linear(max: f64) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
         let rough = max / 4.0;
         let power = 10_f64.powf(rough.log10().floor());
@@ -55,7 +76,9 @@ impl Axis {
                 let value = value.max(self.low);
                 (value / self.low).log10() / (self.high / self.low).log10()
             }
-            false => value / self.high,
+            // A single value is in the middle.
+            false if self.high == self.low => 0.5,
+            false => (value - self.low) / (self.high - self.low),
         }
     }
 
@@ -110,6 +133,21 @@ mod tests {
             places.iter().zip([0.0, 0.5, 1.0]).all(|(a, b)| (a - b).abs() < 1e-9),
             "{places:?}"
         );
+    }
+
+    #[test]
+    fn an_axis_at_its_values_has_no_margins() {
+        let places = |values: &[f64]| {
+            let axis = Axis::at_values(values.iter().copied());
+            (axis.is_log, values.iter().map(|&value| axis.place(value)).collect::<Vec<_>>())
+        };
+        assert_eq!(places(&[1.0, 3.0, 5.0]), (false, vec![0.0, 0.5, 1.0]));
+        let (is_log, at) = places(&[1.0, 10.0, 100.0]);
+        assert!(is_log && (at[1] - 0.5).abs() < 1e-9, "{at:?}");
+        assert_eq!(places(&[7.0]), (false, vec![0.5]));
+        assert_eq!(places(&[0.0, 50.0]), (false, vec![0.0, 1.0]));
+        let axis = Axis::at_values([4.0, 1.0, 4.0].into_iter());
+        assert_eq!(axis.ticks, [1.0, 4.0]);
     }
 
     #[test]

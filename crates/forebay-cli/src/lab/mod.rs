@@ -5,7 +5,8 @@
 //! - [`real`]: the same with threads, in real time;
 //! - [`mixed`]: split reads beside small ones, in virtual time;
 //! - [`flush`]: the experiment on flushes, in both;
-//! - [`rows`], [`notes`], [`report`]: figures, explanations, and output;
+//! - [`rows`], [`notes`], [`report`]: figures, explanations, and output; [`pictures`], with
+//!   [`stories`]: the same as curves;
 //! - [`constants`]: the rows that the models were fitted to.
 
 #[cfg(test)]
@@ -14,15 +15,20 @@ mod constants;
 mod flush;
 mod mixed;
 mod notes;
+mod pictures;
 mod published;
 mod real;
 mod report;
 mod rows;
+mod stories;
 mod virtual_time;
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
+use crate::figure::files;
 use crate::number;
 use crate::output;
 use report::Format;
@@ -52,10 +58,14 @@ means that the cost of queueing was injected.";
 
 /// The arguments after `lab`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = FIGURES)]
+#[command(after_help = FIGURES, args_conflicts_with_subcommands = true)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: Option<Experiment>,
+    /// Run all experiments in virtual time, and write a page of their curves
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +123,12 @@ struct Options {
     /// Print tables in Markdown
     #[arg(long)]
     markdown: bool,
+    /// Draw the curves into this folder: NAME.svg for light pages, NAME-dark.svg for dark ones
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write a page of the curves
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -144,16 +160,40 @@ impl Options {
 
 /// Runs an experiment, and prints its figures.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let (options, outcome) = match &args.experiment {
-        Experiment::Tags { options, full, device } => (options, tags(options, *full, *device)?),
-        Experiment::Run { options } => (options, run(options)?),
-        Experiment::Flush { options, full } => (options, flush(options, *full)?),
+    let Some(experiment) = &args.experiment else {
+        return args.html.as_deref().map_or(Ok(()), all);
+    };
+    let (Experiment::Tags { options, .. }
+    | Experiment::Run { options }
+    | Experiment::Flush { options, .. }) = experiment;
+    options.html.iter().try_for_each(|path| files::prepare_file("--html", path))?;
+    options.svg.iter().try_for_each(|path| files::prepare_folder("--svg", path))?;
+    let outcome = match experiment {
+        Experiment::Tags { options, full, device } => tags(options, *full, *device)?,
+        Experiment::Run { options } => run(options)?,
+        Experiment::Flush { options, full } => flush(options, *full)?,
     };
     output::stdout(&report::print(&outcome.rows, options.format(), title))?;
+    if let Some(folder) = &options.svg {
+        files::write_pairs(folder, &pictures::charts(&outcome.rows, title))?;
+    }
+    if let Some(path) = &options.html {
+        files::write("--html", path, &pictures::page(&outcome.rows, title))?;
+    }
     match outcome.nr_missing {
         0 => Ok(()),
         nr => Err(Failure::Run(format!("interrupted: {nr} cells were not measured"))),
     }
+}
+
+/// Runs all experiments in virtual time, and writes their page.
+fn all(path: &Path) -> Result<(), Failure> {
+    files::prepare_file("--html", path)?;
+    let mut rows = virtual_time::tags(false, None);
+    rows.extend(mixed::rows(None));
+    rows.extend(virtual_time::run());
+    rows.extend(flush::virtual_time());
+    files::write("--html", path, &pictures::page(&rows, title))
 }
 
 fn tags(options: &Options, full: bool, device: Option<Device>) -> Result<Outcome, Failure> {

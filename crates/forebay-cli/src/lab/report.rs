@@ -91,12 +91,7 @@ fn table(rows: &[&Row], format: Format) -> String {
     let is_published =
         |policy| rows.iter().any(|row| row.policy == policy && row.published.is_some());
     let mut lines: Vec<Vec<String>> = Vec::new();
-    let x_name = match rows[0].experiment {
-        "run" => "depth",
-        "flush-each" | "flush-100" => "threads",
-        super::mixed::NAME => "tags",
-        _ => "jobs",
-    };
+    let x_name = x_name(rows[0].experiment);
     let mut header = vec![format!("{}; {x_name}", rows[0].metric)];
     for &policy in &policies {
         if is_published(policy) {
@@ -125,6 +120,16 @@ fn table(rows: &[&Row], format: Format) -> String {
     match format {
         Format::Markdown => markdown(&lines),
         _ => aligned(&lines, ""),
+    }
+}
+
+/// Returns the name of the number that the rows of an experiment differ in.
+pub(super) fn x_name(experiment: &str) -> &'static str {
+    match experiment {
+        "run" => "depth",
+        "flush-each" | "flush-100" => "threads",
+        super::mixed::NAME => "tags",
+        _ => "jobs",
     }
 }
 

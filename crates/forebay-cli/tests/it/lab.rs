@@ -106,7 +106,7 @@ fn check_refused(args: &str, message: &str) {
 
 #[test]
 fn invalid_arguments_are_refused() {
-    check_refused("", "Usage: forebay lab <COMMAND>");
+    check_refused("", "forebay lab <COMMAND>");
     check_refused("fly", "forebay: unknown command 'fly'");
     check_refused("tags --sim --real", "forebay: --sim cannot be combined with --real");
     check_refused("tags --json --markdown", "forebay: --json cannot be combined with --markdown");

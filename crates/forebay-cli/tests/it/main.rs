@@ -15,6 +15,7 @@ mod job_files;
 mod lab;
 mod load;
 mod manual;
+mod pictures;
 mod priorities;
 mod refusals;
 mod run;

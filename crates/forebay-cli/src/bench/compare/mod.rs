@@ -1,17 +1,16 @@
 //! `forebay bench --compare`: runs the same jobs alternately with fio, or on another device.
 //!
 //! - [`options`]: the options; [`checks`]: options that are refused or have no effect;
-//! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: a one-line description;
+//! - [`side`], with [`fio`]: the jobs of the two sides;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
-//! - [`text`], [`json`], [`svg`]: reports; [`machine`]: a description of the machine.
+//! - [`text`], [`json`], [`svg`]: reports.
 
 mod checks;
 mod child;
 mod comparison;
 mod fio;
 mod json;
-mod machine;
 mod measure;
 mod metric;
 mod options;
@@ -22,7 +21,6 @@ mod side;
 mod spread;
 mod svg;
 mod text;
-mod workload;
 
 use forebay_fio::job::{Job, JobList, OutputFormat};
 
@@ -31,10 +29,11 @@ use self::options::Format;
 pub(crate) use self::options::{CompareOption, all as options};
 pub(super) use self::options::{CompareOptions, help, help_of, take};
 use self::progress::Progress;
+pub(super) use self::side::with_keys;
 use self::side::{FIO, Side};
-use super::notes;
 use super::plan::Target;
 use super::stop::Stop;
+use super::{host, notes, workload};
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 
@@ -67,7 +66,7 @@ pub(super) fn main(
         nr_asked: asked.pairs,
         nr_pairs: measured.pairs.len(),
         is_counted: measured.before.iter().all(|before| before.syscalls.is_some()),
-        machine: machine::describe(),
+        machine: host::describe(),
         notes: sides.iter().flat_map(|side| side.notes.clone()).collect(),
         rows: comparison::rows(&measured),
     };

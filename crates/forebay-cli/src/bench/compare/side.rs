@@ -209,7 +209,7 @@ pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
 
 /// Returns the job with these keys. A key becomes an option if there is one and the filename does
 /// not have the key; otherwise it is set in the filename.
-fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
+pub(in crate::bench) fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
     let mut job = job.clone();
     for &(key, value) in pairs {
         let is_it = |kind: &Kind| matches!(kind, Kind::Policy { .. });

@@ -1,4 +1,4 @@
-//! Description of the machine: figures are only meaningful together with it.
+//! A one-line description of the machine: figures are only meaningful together with it.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A one-line description of a comparison's load, for the heading of its report.
+//! A one-line description of a load, for the headings of reports and pictures.
 
 use std::time::Duration;
 
@@ -6,13 +6,17 @@ use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::Job;
 use forebay_fio::units::Size;
 
-use crate::bench::plan::Target;
+use super::plan::Target;
 
 /// Maximum number of jobs that are described; for more, only their number is given.
 const JOBS_MAX: usize = 2;
 
 /// Returns the options that decide the load: pattern, sizes, depth, direct I/O, jobs and time.
-pub(super) fn describe(jobs: &[Job], targets: &[Target], limit: Option<Duration>) -> String {
+pub(in crate::bench) fn describe(
+    jobs: &[Job],
+    targets: &[Target],
+    limit: Option<Duration>,
+) -> String {
     let mut texts: Vec<String> = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
         let is_direct =
