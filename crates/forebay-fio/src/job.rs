@@ -6,6 +6,7 @@
 
 mod checks;
 mod engine;
+mod files;
 mod format;
 mod given;
 mod list;
@@ -28,6 +29,7 @@ use crate::verify;
 
 pub use self::checks::{Checks, Method};
 pub use self::engine::Engine;
+pub use self::files::{Extent, Fallocate, FileOptions, split_names};
 pub use self::format::OutputFormat;
 pub use self::given::Given;
 pub use self::list::JobList;
@@ -89,6 +91,8 @@ pub struct Job {
     pub direct: Option<bool>,
     /// `filename`: the device.
     pub filename: Option<String>,
+    /// `directory`, `nrfiles`, `filesize` and similar options: the files.
+    pub files: FileOptions,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
     /// `fixedbufs`: whether to register the buffers; `None`: if another job of the disk does.
@@ -155,6 +159,7 @@ impl Job {
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
         let mut warnings = given.warnings;
+        warnings.extend(given.files.warning(given.filename.as_deref()));
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -193,6 +198,7 @@ impl Job {
             time_based: given.time_based.unwrap_or(false),
             direct: given.direct,
             filename: given.filename,
+            files: given.files,
             ioengine: given.ioengine,
             fixedbufs: given.fixedbufs,
             sqthread_poll: given.sqthread_poll,
@@ -244,19 +250,10 @@ impl Job {
         self.sizes_used().map(SizeRule::max).max().unwrap_or(self.bs)
     }
 
-    /// Returns the file of clone `clone` in a job without a filename: `name.clone.0`, as in fio.
-    pub fn default_filename(&self, clone: u32) -> String {
-        format!("{}.{clone}.0", self.name)
-    }
-
     /// Returns the workload of clone number `clone` (counted over all jobs) on `region`. Unless
     /// `randrepeat` is set, `chance` is mixed into the seed.
     pub fn workload(&self, region: Region, clone: u64, chance: u64) -> Workload {
-        let io_size = match self.io_size {
-            _ if self.time_based => None,
-            Some(size) => Some(size.of(region.len)),
-            None => Some(region.len),
-        };
+        let io_size = self.io_bytes(&[region]);
         Workload {
             pattern: self.rw,
             rwmixread: self.rwmixread,
@@ -267,6 +264,16 @@ impl Job {
             seed: self.seed(chance),
             stream: clone,
             variety: self.variety.clone(),
+        }
+    }
+
+    /// Returns the bytes that a clone transfers on these parts; `None`: no limit.
+    pub fn io_bytes(&self, regions: &[Region]) -> Option<u64> {
+        let pass = self.pass_bytes(regions);
+        match self.io_size {
+            _ if self.time_based => None,
+            Some(size) => Some(size.of(pass)),
+            None => Some(pass),
         }
     }
 

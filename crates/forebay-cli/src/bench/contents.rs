@@ -37,15 +37,16 @@ impl Tally<'_> {
             (Method::Pattern, Some(pattern)) => verify::check_pattern(block, op.offset, pattern),
             _ if moved < verify::HEADER_LEN as u64 => {
                 return self.note_mismatch(format!(
-                    "verify: only {moved} bytes could be read at offset {}",
-                    op.offset
+                    "verify: only {moved} bytes could be read at offset {}{}",
+                    op.offset,
+                    self.place(op.file)
                 ));
             }
             (Method::Header(sum), _) => verify::check_with(block, op.offset, expected, sum),
             _ => verify::check_with(block, op.offset, expected, Checksum::Crc32c),
         };
         if let Err(mismatch) = result {
-            self.note_mismatch(mismatch.to_string());
+            self.note_mismatch(format!("{mismatch}{}", self.place(op.file)));
         }
     }
 

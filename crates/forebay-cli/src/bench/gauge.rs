@@ -8,7 +8,7 @@ use forebay_fio::job::Job;
 use forebay_fio::report::eta::{Progress, state_letter};
 use forebay_fio::stats::JobStats;
 
-use super::plan::Target;
+use super::plan::{self, Target};
 use crate::output::ProgressLine;
 
 /// The interval between two updates of the line, as in fio.
@@ -105,10 +105,11 @@ impl Display {
             let before = job.start_delay.saturating_add(job.ramp_time);
             job.runtime.filter(|_| job.time_based).map(|time| time.saturating_add(before))
         };
-        let runtimes: Option<Vec<_>> = targets.iter().map(timed).collect();
+        let heads = || plan::clones(targets).map(|clone| &clone[0]);
+        let runtimes: Option<Vec<_>> = heads().map(timed).collect();
         Self {
             shown,
-            letters: targets.iter().map(|target| state_letter(jobs[target.job].rw)).collect(),
+            letters: heads().map(|target| state_letter(jobs[target.job].rw)).collect(),
             runtime: runtimes.and_then(|runtimes| runtimes.into_iter().max()),
             last: Duration::ZERO,
             last_sums: [(0, 0); 3],

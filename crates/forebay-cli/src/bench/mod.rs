@@ -1,6 +1,7 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`], [`filename`]: the disk of each clone of a job, and colons in file names;
+//! - [`plan`], [`filename`], [`files_in`]: the disks of each clone of a job, colons in file names,
+//!   and the files of a directory;
 //! - [`contradictions`], [`notes`]: options beside other values of the same key, and those without
 //!   effect;
 //! - [`in_use`], [`open`], [`memory`]: checks before anything is written;
@@ -10,7 +11,8 @@
 //!   [`status`], intermediate reports, and [`stop`], the signals;
 //! - [`contents`]: the data of blocks, generated and verified;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
-//!   blocking [`calls`]; with [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
+//!   blocking [`calls`]; with [`queues`], those of
+//!   several files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
 //!   blocks to read back, and [`usage`], CPU time;
 //! - [`log_files`]: the logs;
 //! - [`stages`]: jobs of other commands, one after another;
@@ -23,6 +25,7 @@ mod compare;
 mod contents;
 mod contradictions;
 mod filename;
+mod files_in;
 mod fill;
 mod gauge;
 mod in_use;
@@ -37,6 +40,7 @@ mod owner;
 mod plan;
 mod priority;
 mod queued;
+mod queues;
 mod run;
 mod stages;
 mod status;

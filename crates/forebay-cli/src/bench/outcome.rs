@@ -21,8 +21,8 @@ pub(super) struct Outcome {
     pub(super) job: usize,
     /// Its number among the clones of that job.
     pub(super) clone: u32,
-    /// The number of its disk.
-    pub(super) disk: usize,
+    /// The numbers of its disks.
+    pub(super) disks: Vec<usize>,
     /// Its figures.
     pub(super) report: JobReport,
     /// Waits of its bios for a tag, ns; `None` for blocking calls.
@@ -36,7 +36,8 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Returns a copy without the logs, which may be large.
     pub(super) fn without_logs(&self) -> Self {
-        Self { report: self.report.clone(), logs: None, ..*self }
+        let (report, disks) = (self.report.clone(), self.disks.clone());
+        Self { report, disks, logs: None, ..*self }
     }
 }
 

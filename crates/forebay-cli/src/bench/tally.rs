@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use self::pauses::Pauses;
 use super::gauge::Gauge;
+use super::plan::disk_name;
 use super::stop::Stop;
 use super::usage;
 use super::written::Written;
@@ -25,7 +26,8 @@ use super::written::Written;
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     pub(super) job: &'a Job,
-    pub(super) disk: &'a Disk,
+    /// The disk of each file.
+    pub(super) disks: Vec<&'a Disk>,
     pub(super) gauge: &'a Gauge,
     pub(super) stop: &'a Stop,
     /// The logs, if the job writes any.
@@ -93,7 +95,7 @@ impl<'a> Tally<'a> {
     /// Returns an empty state.
     pub(super) fn new(
         job: &'a Job,
-        disk: &'a Disk,
+        disks: Vec<&'a Disk>,
         stop: &'a Stop,
         gauge: &'a Gauge,
         stamp: Stamp,
@@ -102,7 +104,7 @@ impl<'a> Tally<'a> {
         let status_ns = status.map_or(u64::MAX, ns);
         Self {
             job,
-            disk,
+            disks,
             gauge,
             stop,
             logs: Logs::new(&job.logs, &job.measures),
@@ -342,23 +344,31 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Makes a sync for `fsync` or `fdatasync` and counts it, with `in_flight` I/Os beside it.
-    pub(super) fn periodic_sync(&mut self, sync: Sync, in_flight: u32) {
+    /// Makes a sync of a file for `fsync` or `fdatasync` and counts it, with `in_flight` I/Os
+    /// beside it.
+    pub(super) fn periodic_sync(&mut self, sync: Sync, file: u16, in_flight: u32) {
         let start_ns = self.read_clock();
-        self.sync(sync);
+        self.sync(sync, file);
         if self.error.is_none() {
             let ns = self.read_clock() - start_ns;
             self.stats.record_sync(in_flight + 1, ns);
         }
     }
 
-    pub(super) fn sync(&mut self, sync: Sync) {
+    /// Makes a sync of each file.
+    pub(super) fn sync_all(&mut self, sync: Sync) {
+        (0..self.disks.len()).for_each(|file| self.sync(sync, file as u16));
+    }
+
+    fn sync(&mut self, sync: Sync, file: u16) {
+        let disk = self.disks[usize::from(file)];
         let (name, result) = match sync {
-            Sync::Data => ("flush", self.disk.flush()),
-            Sync::All => ("fsync", self.disk.fsync()),
+            Sync::Data => ("flush", disk.flush()),
+            Sync::All => ("fsync", disk.fsync()),
         };
         if let Err(error) = result {
-            let message = format!("{name}: {error}{}", self.why());
+            let (place, why) = (self.place(file), self.why(file));
+            let message = format!("{name}{place}: {error}{why}");
             self.error.get_or_insert(JobError { errno: error.errno(), message });
         }
     }
@@ -366,14 +376,24 @@ impl<'a> Tally<'a> {
     /// Records an error; the first one ends the job.
     #[cold]
     pub(super) fn fail(&mut self, op: Op, error: IoError) {
-        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
-        let message = format!("{word} of {len} bytes at offset {offset}: {error}{}", self.why());
+        let (word, Op { len, offset, file, .. }) = (op.direction.word(), op);
+        let (place, why) = (self.place(file), self.why(file));
+        let message = format!("{word} of {len} bytes at offset {offset}{place}: {error}{why}");
         self.error.get_or_insert(JobError { errno: error.errno(), message });
     }
 
+    /// Returns the name of a file for an error message, if the job has several.
+    pub(super) fn place(&self, file: u16) -> String {
+        match self.disks.len() {
+            1 => String::new(),
+            _ => format!(" of {}", disk_name(&self.disks[usize::from(file)].info().spec)),
+        }
+    }
+
     /// Returns why the device has failed, if it has and reports a reason.
-    fn why(&self) -> String {
-        self.disk.failure().map_or_else(String::new, |why| format!(" ({why})"))
+    fn why(&self, file: u16) -> String {
+        let failure = self.disks[usize::from(file)].failure();
+        failure.map_or_else(String::new, |why| format!(" ({why})"))
     }
 
     /// Reports a transfer of no bytes: the end of the file is inside the region. As in fio's
@@ -382,11 +402,12 @@ impl<'a> Tally<'a> {
     #[cold]
     fn fail_empty(&mut self, op: Op) {
         let message = format!(
-            "{} of {} bytes at offset {}: no bytes were transferred; the file or device has become \
-             smaller since the start",
+            "{} of {} bytes at offset {}{}: no bytes were transferred; the file or device has \
+             become smaller since the start",
             op.direction.word(),
             op.len,
-            op.offset
+            op.offset,
+            self.place(op.file)
         );
         self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
     }

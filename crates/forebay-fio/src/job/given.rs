@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::generator::Pattern;
-use crate::job::{Checks, Engine, Load};
+use crate::job::{Checks, Engine, FileOptions, Load};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -30,6 +30,7 @@ pub struct Given {
     pub time_based: Option<bool>,
     pub direct: Option<bool>,
     pub filename: Option<String>,
+    pub files: FileOptions,
     pub ioengine: Option<Engine>,
     pub fixedbufs: Option<bool>,
     pub sqthread_poll: Option<bool>,

@@ -14,13 +14,18 @@ const GROUPS: &[(&str, &[&str])] = &[
         "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "stonewall",
         "new_group", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
     ]),
+    ("Files", &[
+        "directory", "filename_format", "nrfiles", "opendir", "filesize", "openfiles",
+        "file_service_type", "create_on_open", "allow_file_create", "fallocate", "file_append",
+        "unlink",
+    ]),
     ("Access pattern", &[
         "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread", "rwmixwrite",
         "norandommap", "randseed", "randrepeat",
     ]),
     ("Sizes", &[
-        "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset", "io_size",
-        "number_ios", "loops",
+        "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset",
+        "offset_increment", "io_size", "number_ios", "loops",
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",

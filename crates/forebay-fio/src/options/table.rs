@@ -2,7 +2,7 @@
 //! `fio --cmdhelp` lists them.
 
 use super::{Kind, OptionSpec, values};
-use crate::job::{Engine, Eta, Given, Method, OutputFormat};
+use crate::job::{Engine, Eta, Fallocate, Given, Method, OutputFormat};
 use crate::measures::Unified;
 use crate::verify::Checksum;
 use crate::verify::pattern::Pattern;
@@ -44,6 +44,9 @@ fn warn_if(given: &mut Given, is_given: bool, text: &str) {
 /// The limit on depths. Buffers are allocated for each I/O in flight.
 const DEPTH_MAX: u64 = 65_536;
 const JOBS_MAX: u64 = 4096;
+const FILENAME_FORMAT: &str = "$jobname.$jobnum.$filenum";
+/// The limit on files of a clone. The number of a file has 16 bits in an I/O.
+const FILES_MAX: u64 = 65_535;
 
 /// All supported options.
 #[rustfmt::skip]
@@ -51,8 +54,49 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
     row("filename", &[], "JOB.CLONE.0, a file",
-        "file, block device or device spec such as ram:1G (forebay help specs)",
+        "file, block device or device spec such as ram:1G (forebay help specs); several files with \
+         colons between them",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
+    row("directory", &[], "the current directory",
+        "directory for the files; of several, with colons between them, each clone takes the next",
+        Kind::Text { set: |g, text| g.files.directory = Some(text.to_owned()) }),
+    row("filename_format", &[], FILENAME_FORMAT, "form of generated file names",
+        Kind::Text { set: |g, text| {
+            g.files.format = Some(text.to_owned()).filter(|text| text != FILENAME_FORMAT);
+        } }),
+    row("nrfiles", &["nr_files"], "1", "files of each clone; with filename: as many as it names",
+        Kind::Int { min: 1, max: FILES_MAX,
+            set: |g, n| g.files.nrfiles = Some(n as u32).filter(|&n| n > 1) }),
+    row("opendir", &[], "no directory", "use all files below this directory",
+        Kind::Text { set: |g, text| g.files.opendir = Some(text.to_owned()) }),
+    row("filesize", &[], "size divided by the number of files", "bytes of each file",
+        Kind::Parsed { accepts: "a size such as 1m, or a range such as 4k-1m",
+            set: |g, text| { g.files.filesize = values::filesize(text)?; Ok(()) } }),
+    row("openfiles", &[], "all files", "files to do I/O on at a time, until each is done",
+        Kind::Int { min: 1, max: FILES_MAX, set: |g, n| g.files.openfiles = Some(n as u32) }),
+    row("file_service_type", &[], "roundrobin", "the file of the next I/O",
+        Kind::Parsed {
+            accepts: "random, roundrobin or sequential, with a number of I/Os in a row as in \
+                      random:8; zipf, pareto or normal, with a parameter as in zipf:1.2",
+            set: |g, text| { g.files.service = values::service(text)?; Ok(()) } }),
+    row("create_on_open", &[], "0",
+        "do not lay out new files: they get their length, without data and space",
+        Kind::Bool { set: |g, on| g.files.create_on_open = on }),
+    row("allow_file_create", &[], "1", "create missing files; 0: a missing file is an error",
+        Kind::Bool { set: |g, on| g.files.must_exist = !on }),
+    row("fallocate", &[], "native", "how to allocate the space of new files; none and truncate: \
+         not before it is written",
+        Kind::Choice {
+            words: &["native", "posix", "keep", "none", "truncate", "0", "1"],
+            set: |g, word| g.files.fallocate = match word {
+                "none" | "truncate" | "0" => Fallocate::No,
+                _ => Fallocate::Yes,
+            },
+        }),
+    row("file_append", &[], "0", "start at the end of the file, instead of at offset",
+        Kind::Bool { set: |g, on| g.files.append = on }),
+    row("unlink", &[], "0", "remove the regular files of the job at the end of the run",
+        Kind::Bool { set: |g, on| g.files.unlink = on }),
     row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
          seeks after 8 I/Os",
         Kind::Parsed {
@@ -131,6 +175,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Int { min: 1, max: u32::MAX as u64, set: |g, n| g.loops = Some(n as u32) }),
     row("offset", &["fileoffset"], "0", "start of the region",
         Kind::Size { set: |g, size| g.offset = Some(size) }),
+    row("offset_increment", &[], "0", "bytes to add to the offset for each clone after the first",
+        Kind::Size { set: |g, size| g.files.offset_increment = Some(size) }),
     row("iodepth", &[], "1", "I/Os to keep in flight",
         Kind::Int { min: 1, max: DEPTH_MAX, set: |g, n| g.iodepth = Some(n as u32) }),
     row("iodepth_batch", &["iodepth_batch_submit"], "1", "I/Os to submit at a time; 0: iodepth",

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use crate::errors::Short;
 use crate::generator::Pattern;
+use crate::generator::files::Service;
 use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
 use crate::units::{self, NumberError};
@@ -174,6 +176,38 @@ pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
             zones(value, |text| units::parse_bytes(text).map(ZoneLen::Bytes).map_err(say))
         }
         _ => Err(format!("unknown distribution '{word}'")),
+    }
+}
+
+/// Parses a size, or a range of sizes. No size is 0.
+pub(super) fn filesize(text: &str) -> Result<Option<(u64, u64)>, String> {
+    let one = |text: &str| super::within(number(text)?, 1, i64::MAX as u64);
+    let (low, high) = match text.split_once('-') {
+        Some((low, high)) => (one(low)?, one(high)?),
+        None => (one(text)?, one(text)?),
+    };
+    match low <= high {
+        true => Ok(Some((low, high))),
+        false => Err("the range ends below its start".to_owned()),
+    }
+}
+
+/// Parses a value of `file_service_type`.
+pub(super) fn service(text: &str) -> Result<Service, String> {
+    let (word, postfix) = match text.split_once(':') {
+        Some((word, postfix)) => (word, Some(postfix)),
+        None => (text, None),
+    };
+    let in_a_row = || match postfix {
+        Some(nr) => super::within(number(nr)?, 1, u32::MAX.into()).map(|nr| nr as u32),
+        None => Ok(1),
+    };
+    match word {
+        "random" => Ok(Service::Random(in_a_row()?)),
+        "roundrobin" => Ok(Service::RoundRobin(in_a_row()?)),
+        "sequential" => in_a_row().map(|_| Service::Sequential),
+        "zipf" | "pareto" | "normal" | "gauss" => distribution(text).map(Service::Skewed),
+        _ => Err(format!("unknown value '{}'", Short(word))),
     }
 }
 

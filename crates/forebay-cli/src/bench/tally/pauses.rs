@@ -23,6 +23,8 @@ pub(in crate::bench) struct Pauses {
     sync_every: [(u32, Sync); 2],
     writes: u64,
     due: Option<Sync>,
+    /// The file of the last write, which a sync is for.
+    file: u16,
     pacer: Option<Pacer>,
 }
 
@@ -36,13 +38,14 @@ impl Pauses {
         }
         let sync_every = [(job.fsync, Sync::All), (job.fdatasync, Sync::Data)];
         (pacer.is_some() || sync_every.iter().any(|&(every, _)| every > 0))
-            .then(|| Box::new(Self { sync_every, writes: 0, due: None, pacer }))
+            .then(|| Box::new(Self { sync_every, writes: 0, due: None, file: 0, pacer }))
     }
 
     /// Records a submission. Returns whether work may be due before the next one.
     fn submitted(&mut self, op: Op, now_ns: u64) -> bool {
         if op.direction == Direction::Write {
             self.writes += 1;
+            self.file = op.file;
             let is_due = |(every, _): &(u32, Sync)| {
                 *every > 0 && self.writes.is_multiple_of(u64::from(*every))
             };
@@ -97,7 +100,7 @@ impl Tally<'_> {
         self.is_pause_due = false;
         let Some(mut pauses) = self.pauses.take() else { return };
         if let Some(sync) = pauses.due.take() {
-            self.periodic_sync(sync, in_flight);
+            self.periodic_sync(sync, pauses.file, in_flight);
         }
         if let Some(pacer) = &mut pauses.pacer {
             let ramp_ns = self.measured_ns;

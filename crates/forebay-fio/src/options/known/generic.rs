@@ -3,10 +3,7 @@
 use super::{Foreign, OFF, flag, ignored, refused, unless};
 
 const SHELL: &str = "run the command in a shell before or after forebay";
-const ONE_FILE: &str = "a job has one file or device; write one job for each";
 const BLOCKS: &str = "use --bs=READ,WRITE, a size for each direction";
-const OFFSETS: &str = "use --offset with a job for each region";
-const SIZE: &str = "use --size and --offset";
 const PACE: &str = "use --rate, --rate_iops or --thinktime";
 const TOO_SLOW: &str = "check the figures of the report (--output-format=json); a job does not end \
                         because it is too slow";
@@ -28,9 +25,6 @@ const ERRORS: &str = "a job ends at its first error";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
 
-const UNLINK: &str = "files stay for the next run; remove them in a shell afterwards";
-const ALLOCATED: &str = "the space of new files is allocated before the start; for a file without \
-                         allocated space, create it with truncate -s SIZE FILE";
 const NO_FILES: &str = "it is about creating files, which happens before the measurement";
 
 #[rustfmt::skip]
@@ -52,25 +46,15 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["profile"], "write the jobs of the profile"),
     refused(&["flow", "flow_id", "flow_sleep", "flow_watermark"], PACE),
     // Files.
-    refused(&["directory"], "write the path into --filename"),
-    refused(&["filename_format"], "write the name into --filename"),
     unless(&["none"], refused(&["lockfile"], "jobs do not lock files")),
-    refused(&["opendir", "openfiles", "file_service_type"], ONE_FILE),
-    unless(&["1"], refused(&["nrfiles", "nr_files"], ONE_FILE)),
-    refused(&["filesize"], SIZE),
-    unless(OFF, refused(&["file_append"], "use --offset with the length of the file")),
     unless(OFF, refused(&["fill_device", "fill_fs"], "a job without --size uses the whole device")),
     refused(&["fadvise_hint", "fadvise_stream"], "use --direct=1 or --invalidate=1"),
     unless(OFF, refused(&["overwrite"], "lay out the file with a job of --rw=write first")),
-    unless(OFF, refused(&["create_on_open", "create_only"],
-        "files are created before the start; create them beforehand")),
-    unless(&["1", "true", "yes", "on"], refused(&["allow_file_create"],
+    unless(OFF, refused(&["create_only"],
         "files are created before the start; create them beforehand")),
     unless(OFF, refused(&["pre_read"], "use a job of --rw=read and --direct=0 before it, with \
         --stonewall between them")),
-    unless(OFF, refused(&["unlink"], UNLINK)),
     unless(OFF, refused(&["unlink_each_loop"], SHELL)),
-    unless(&["native", "posix", "1"], refused(&["fallocate"], ALLOCATED)),
     // Access.
     unless(OFF, refused(&["bs_is_seq_rand"], BLOCKS)),
     unless(OFF, refused(&["allrandrepeat"], "use --randrepeat and --randseed")),
@@ -80,7 +64,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["rwmixcycle"], "use --rwmixread, which holds for the whole job"),
     unless(OFF, refused(&["serialize_overlap"], "use --iodepth=1")),
     unless(&["inline"], refused(&["io_submit_mode"], "each job submits its own I/O")),
-    unless(&["0"], refused(&["offset_increment"], OFFSETS)),
     refused(&["offset_align"], "write an aligned --offset"),
     unless(OFF, refused(&["softrandommap"], "use --norandommap=1")),
     refused(&["num_range"], "trims have one range each; use --bs"),
