@@ -33,7 +33,7 @@ pub fn of(job: &Job) -> Vec<String> {
         // They follow from the jobs before.
         group: _, stage: _,
         // They follow from the texts.
-        files: _, sizes: _, variety: _, loops: _, pace: _,
+        files: _, control: _, placement: _, remote: _, sizes: _, variety: _, loops: _, pace: _,
         priorities: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, checks, warnings: _,
         // The options as given, not their effects.

@@ -5,6 +5,7 @@
 //! the whole run.
 
 mod checks;
+pub(crate) mod control;
 mod engine;
 mod files;
 mod format;
@@ -28,7 +29,8 @@ use crate::units::Size;
 use crate::verify;
 
 pub use self::checks::{Checks, Method};
-pub use self::engine::Engine;
+pub use self::control::{Control, ExitWhat, Placement};
+pub use self::engine::{Engine, Remote};
 pub use self::files::{Extent, Fallocate, FileOptions, split_names};
 pub use self::format::OutputFormat;
 pub use self::given::Given;
@@ -58,6 +60,12 @@ pub struct Job {
     pub pace: Pace,
     /// `prio`, `prioclass` and `cmdprio_*`: the priorities of I/Os.
     pub priorities: Priorities,
+    /// `exitall`, `wait_for`, `flow`, `rate_min` and similar options: other jobs.
+    pub control: Box<Control>,
+    /// `cpus_allowed`, `numa_cpu_nodes`, `nice` and similar options.
+    pub placement: Box<Placement>,
+    /// `uri`, `pool`, `rbdname`, `clientname`: the disk of the engines nbd and rbd.
+    pub remote: Box<Remote>,
     /// `ramp_time`: time before the measurement.
     pub ramp_time: Duration,
     /// `startdelay`: how long after the other jobs it starts.
@@ -92,7 +100,7 @@ pub struct Job {
     /// `filename`: the device.
     pub filename: Option<String>,
     /// `directory`, `nrfiles`, `filesize` and similar options: the files.
-    pub files: FileOptions,
+    pub files: Box<FileOptions>,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
     /// `fixedbufs`: whether to register the buffers; `None`: if another job of the disk does.
@@ -155,11 +163,10 @@ impl Job {
     /// [`UsageError::Conflict`] if options contradict each other.
     pub fn new(
         name: String,
-        given: Given,
+        mut given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let mut warnings = given.warnings;
-        warnings.extend(given.files.warning(given.filename.as_deref()));
+        let mut warnings = given.warnings();
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -182,6 +189,9 @@ impl Job {
             loops: given.loops.unwrap_or(1),
             pace: given.pace,
             priorities,
+            control: given.control,
+            placement: given.placement,
+            remote: given.remote,
             ramp_time: given.ramp_time.unwrap_or_default(),
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
@@ -284,6 +294,10 @@ impl Job {
 
     fn check_conflicts(&self) -> Result<(), UsageError> {
         let conflict = |message: String| Err(UsageError::Conflict(message));
+        if let Some(option) = self.remote.unused(self.ioengine) {
+            let Self { name, .. } = self;
+            return conflict(format!("{name}: --{option} needs --ioengine=nbd or --ioengine=rbd"));
+        }
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs --runtime", self.name));
         }

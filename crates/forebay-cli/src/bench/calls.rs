@@ -43,7 +43,7 @@ impl Calls {
             let op = if tally.is_pause_due {
                 let Some(direction) = ops.direction() else { return };
                 let direction = tally.choose(direction);
-                tally.pause(direction, 0, |_| {});
+                tally.pause(direction, 0, |_, _| {});
                 if tally.is_over() {
                     return;
                 }

@@ -1,6 +1,6 @@
 //! Progress: counters that each clone sets, and the progress line made of them.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) struct Gauge {
     bytes: [AtomicU64; 3],
     ios: [AtomicU64; 3],
     phase: AtomicU8,
+    /// Whether the clone is to end, because another one has ended.
+    quit: AtomicBool,
     /// The figures of the last status interval, and how long the clone had run, ns.
     snapshot: Mutex<Option<(Box<JobStats>, u64)>>,
 }
@@ -38,6 +40,17 @@ pub(super) enum Phase {
 }
 
 impl Gauge {
+    /// Ends the clone after the I/Os in flight.
+    pub(super) fn quit(&self) {
+        self.quit.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the clone is to end.
+    #[inline]
+    pub(super) fn is_quit(&self) -> bool {
+        self.quit.load(Ordering::Relaxed)
+    }
+
     /// Publishes the counters of `stats`.
     pub(super) fn set(&self, stats: &JobStats) {
         for (at, direction) in stats.directions.iter().enumerate() {

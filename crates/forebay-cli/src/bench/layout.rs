@@ -325,7 +325,7 @@ mod tests {
         layout.run(&Stop::default(), |_| Ok(())).expect("laid out");
         let data = std::fs::read(&path).expect("a file");
         assert_eq!(data.len() as u64, to);
-        assert_eq!(&data[..from.len()], from, "what was there stays");
+        assert_eq!(&data[..from.len()], from, "the data stays");
         data
     }
 

@@ -14,6 +14,7 @@
 //!   blocking [`calls`]; with [`queues`], those of
 //!   several files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
 //!   blocks to read back, and [`usage`], CPU time;
+//! - [`placement`], [`together`]: the processors of clones, and jobs that depend on each other;
 //! - [`log_files`]: the logs;
 //! - [`stages`]: jobs of other commands, one after another;
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
@@ -37,6 +38,7 @@ mod notes;
 mod open;
 mod outcome;
 mod owner;
+mod placement;
 mod plan;
 mod priority;
 mod queued;
@@ -46,6 +48,7 @@ mod stages;
 mod status;
 pub(crate) mod stop;
 mod tally;
+mod together;
 pub(crate) mod usage;
 mod worker;
 mod written;
@@ -149,6 +152,7 @@ fn prepare(
     readonly: bool,
 ) -> Result<(Layout, Vec<String>), Failure> {
     in_use::check(jobs, targets)?;
+    placement::check(jobs)?;
     let mut layout = Layout::plan(jobs, targets)?;
     if readonly {
         layout.check_read_only()?;

@@ -188,6 +188,13 @@ fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
             job.name
         )));
     }
+    let remote = job.remote.spec(job.ioengine).map_err(|option| {
+        let engine = job.ioengine.map_or("", Engine::word);
+        Failure::Usage(format!("{}: --ioengine={engine} needs --{option}", job.name))
+    })?;
+    if let Some(text) = remote {
+        return Ok(vec![spec_of(job, &text)?]);
+    }
     let mut texts = match &job.filename {
         Some(given) => filename::spec_texts(given, directory.as_deref()).map_err(|reason| {
             Failure::Usage(format!("{}: --filename={given}: {reason}", job.name))
@@ -259,12 +266,12 @@ fn spec_of(job: &Job, text: &str) -> Result<Spec, Failure> {
 /// names is kept.
 fn with_engine(mut spec: Spec, engine: Engine) -> Result<Spec, SpecError> {
     let driver = match engine {
-        Engine::Libaio => "aio",
-        Engine::Psync | Engine::Sync => "psync",
-        Engine::IoUring | Engine::Null => "file",
+        Engine::Libaio | Engine::Posixaio => "aio",
+        engine if engine.is_blocking() => "psync",
+        _ => "file",
     };
     let plain = innermost(&spec).is_some_and(|inner| inner.driver() == "file");
-    if !plain || engine == Engine::Null || spec.get("engine").is_some() {
+    if !plain || driver == "file" && engine != Engine::IoUring || spec.get("engine").is_some() {
         return Ok(spec);
     }
     if engine == Engine::IoUring {

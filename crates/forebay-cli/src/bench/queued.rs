@@ -26,6 +26,7 @@ use super::memory::buffers;
 use super::priority::Prioritiser;
 use super::queues::Queues;
 use super::tally::Tally;
+use super::tally::pauses::Reap;
 
 /// The queue of a clone, and its I/Os.
 #[derive(Debug)]
@@ -182,9 +183,15 @@ impl Queued {
             let drawn = self.next.map(|op| op.direction);
             let chosen = drawn.or_else(|| ops.direction().map(|mix| tally.choose(mix)));
             let Some(direction) = chosen else { return false };
-            tally.pause(direction, self.in_flight(), |tally| {
-                while self.in_flight() > 0 {
-                    self.reap_now::<TIMED>(tally, self.in_flight(), self.in_flight());
+            tally.pause(direction, self.in_flight(), |tally, reap| {
+                match (reap, self.in_flight()) {
+                    (_, 0) => {}
+                    (Reap::Ended, rest) => self.reap_now::<TIMED>(tally, 0, rest),
+                    (Reap::All, _) => {
+                        while self.in_flight() > 0 {
+                            self.reap_now::<TIMED>(tally, self.in_flight(), self.in_flight());
+                        }
+                    }
                 }
             });
             if tally.is_over() {

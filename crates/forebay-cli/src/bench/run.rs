@@ -23,9 +23,11 @@ use super::cache;
 use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
+use super::placement;
 use super::plan::{self, Target};
 use super::status::Status;
 use super::stop::Stop;
+use super::together::{self, Together};
 use super::worker::{Task, Worker};
 use crate::failure::Failure;
 use crate::output;
@@ -59,12 +61,13 @@ pub(super) fn run_on(
 ) -> Result<Outcomes, Failure> {
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = plan::clones(targets).map(|_| Gauge::default()).collect();
-    let run = Run { command, targets, opened, gauges: &gauges, chance, stop };
+    let together = Together::new(&command.jobs);
+    let run = Run { command, targets, opened, gauges: &gauges, together: &together, chance, stop };
     let mut outcomes = Vec::with_capacity(gauges.len());
     let mut first_target = 0;
     let stage = |target: &Target| command.jobs[target.job].stage;
     for of_stage in targets.chunk_by(|a, b| stage(a) == stage(b)) {
-        if outcomes.is_empty() || !stop.is_set() {
+        if outcomes.is_empty() || !stop.ends_stages() {
             let stage = Stage {
                 targets: first_target..first_target + of_stage.len(),
                 first_clone: outcomes.len(),
@@ -119,6 +122,7 @@ struct Run<'a> {
     targets: &'a [Target],
     opened: &'a Opened,
     gauges: &'a [Gauge],
+    together: &'a Together,
     chance: u64,
     stop: &'a Stop,
 }
@@ -147,6 +151,8 @@ impl Run<'_> {
                 first = files.end;
                 let task = Task {
                     job: &jobs[targets[0].job],
+                    jobs,
+                    together: self.together,
                     targets,
                     disks: &self.opened.disks,
                     owners: &self.opened.owners[files.clone()],
@@ -176,7 +182,10 @@ impl Run<'_> {
                 let eta = is_shown(self.command.run.eta);
                 let display = Display::new(eta, self.command.run.eta_newline, jobs, targets);
                 let status = Status::new(self.command, targets, show);
-                await_finished(&events, &mut outcomes, self.stop, display, status, gauges);
+                let end = |outcome: &Outcome| {
+                    together::end_others(jobs, targets, gauges, outcome, self.stop);
+                };
+                await_finished(&events, &mut outcomes, self.stop, display, status, gauges, &end);
             }
             // The scope does not wait for thread-local destructors, in which the layer frees its
             // per-thread state.
@@ -225,6 +234,7 @@ fn await_finished(
     mut display: Display,
     mut status: Status<'_>,
     gauges: &[Gauge],
+    has_ended: &dyn Fn(&Outcome),
 ) {
     let started = Instant::now();
     let mut told_signal = false;
@@ -232,6 +242,7 @@ fn await_finished(
     while left > 0 {
         match events.recv_timeout(POLL) {
             Ok(Event::Finished(at, outcome)) => {
+                has_ended(&outcome);
                 outcomes[at] = Some(*outcome);
                 left -= 1;
             }
@@ -293,7 +304,12 @@ enum Event {
 fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     let workload = task.job.workload(task.regions[0], task.stream, task.chance);
     let stamp = Stamp { seed: task.job.randseed, generation: task.chance };
+    let _running = task.together.running(task.targets[0].job);
+    let placed = placement::place(task.job, task.stream);
     let mut worker = Worker::new(&task, stamp);
+    if let Err(error) = placed {
+        worker.fail(error);
+    }
     // Stream types with a loop each: jobs without varied I/O or several files do not pay for it.
     let ops = match (&workload.variety, task.regions) {
         (None, [_]) => Ops::Plain(Generator::new(&workload)),
@@ -303,6 +319,8 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     // Sending fails only if the main thread has panicked; then nothing is left to do.
     let _ = sender.send(Event::Ready);
     let Some(start) = gate.wait() else { return };
+    let quit = || task.stop.is_set() || task.gauge.is_quit();
+    let start = task.together.wait(task.jobs, task.targets[0].job, start, quit);
     match ops {
         Ops::Plain(ops) => worker.run(start, ops),
         Ops::Varied(ops) => worker.run(start, ops),

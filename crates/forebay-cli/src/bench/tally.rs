@@ -2,6 +2,7 @@
 //! that ended it.
 
 pub(super) mod pauses;
+mod rate_check;
 
 use std::hint::cold_path;
 use std::time::{Duration, Instant};
@@ -16,9 +17,11 @@ use forebay_fio::verify::Stamp;
 use rustix::io::Errno;
 
 use self::pauses::Pauses;
+use self::rate_check::RateCheck;
 use super::gauge::Gauge;
 use super::plan::disk_name;
 use super::stop::Stop;
+use super::together::FlowShare;
 use super::usage;
 use super::written::Written;
 
@@ -34,6 +37,10 @@ pub(super) struct Tally<'a> {
     pub(super) logs: Option<Box<Logs>>,
     /// Work between submissions, if the job has options for it.
     pub(super) pauses: Option<Box<Pauses>>,
+    /// The part of the clone in its flow, if it has one.
+    pub(super) flow: Option<FlowShare>,
+    /// The check of `rate_min`, if the job has one.
+    rate_check: Option<Box<RateCheck>>,
     /// Whether work may be due before the next submission.
     pub(super) is_pause_due: bool,
     /// Whether each write gets newly generated data.
@@ -109,6 +116,8 @@ impl<'a> Tally<'a> {
             stop,
             logs: Logs::new(&job.logs, &job.measures),
             pauses: None,
+            flow: None,
+            rate_check: RateCheck::new(job),
             is_pause_due: false,
             fills: job.verify || job.checks.refill_buffers,
             is_watchful: false,
@@ -197,6 +206,7 @@ impl<'a> Tally<'a> {
         self.error.is_some()
             || (self.now_ns >= self.event_ns && self.meet_event())
             || self.stop.is_set()
+            || self.gauge.is_quit()
     }
 
     pub(super) fn event_ns(&self) -> u64 {
@@ -217,8 +227,9 @@ impl<'a> Tally<'a> {
         {
             logs.close_window(self.now_ns, false);
         }
+        self.check_rate();
         self.event_ns = self.next_event_ns();
-        self.now_ns >= self.end_ns
+        self.now_ns >= self.end_ns || self.error.is_some()
     }
 
     /// Adds the time since the start of the phase to the runtime of each direction with I/O.
@@ -243,7 +254,8 @@ impl<'a> Tally<'a> {
 
     fn next_event_ns(&self) -> u64 {
         let log_ns = self.logs.as_ref().map_or(u64::MAX, |logs| logs.window_end_ns());
-        self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns)
+        let rate_ns = self.rate_check.as_ref().map_or(u64::MAX, |check| check.at_ns());
+        self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns).min(rate_ns)
     }
 
     /// Ends the ramp: all counts restart.

@@ -25,6 +25,7 @@ use super::queued::Queued;
 use super::stop::Stop;
 use super::tally::pauses::Pauses;
 use super::tally::{Check, Sync, Tally, ns};
+use super::together::Together;
 use super::usage;
 use super::written::Written;
 use crate::output;
@@ -33,6 +34,9 @@ use crate::output;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task<'a> {
     pub(super) job: &'a Job,
+    /// All jobs.
+    pub(super) jobs: &'a [Job],
+    pub(super) together: &'a Together,
     /// Its targets, one for each file.
     pub(super) targets: &'a [Target],
     /// All disks of the run.
@@ -126,10 +130,16 @@ impl<'a> Worker<'a> {
         };
         let disks = disks.into_iter().map(|(disk, _)| disk).collect();
         let mut tally = Tally::new(job, disks, stop, gauge, stamp, status);
+        tally.flow = task.together.share(job);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(regions, job));
         }
         Self { tally, method, stream, cached }
+    }
+
+    /// Records an error, with which the job ends before its first I/O.
+    pub(super) fn fail(&mut self, error: JobError) {
+        self.tally.error.get_or_insert(error);
     }
 
     /// Runs the whole job, once per loop: its workload, a final flush, and reading back. All times
@@ -219,7 +229,7 @@ impl<'a> Worker<'a> {
     /// `flush` is set. As in fio, the runtime includes the flush.
     fn phase(&mut self, ops: &mut impl Stream, end_ns: u64, flush: bool) {
         let tally = &mut self.tally;
-        tally.is_pause_due = false;
+        tally.is_pause_due = tally.flow.is_some() && tally.pauses.is_some();
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{bench_json, folder, skip_without, stderr};
+use crate::common::{bench, bench_json, folder, skip_without, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -141,4 +141,51 @@ fn blocks_of_all_files_are_read_back() {
         assert_eq!((&job["error"], &job["read"]["total_ios"]), (&0.into(), &1024.into()), "{args}");
         assert_eq!(report["forebay"].as_array().map(Vec::len), Some(4), "{args}");
     }
+}
+
+#[test]
+fn order_and_ends_of_jobs() {
+    let test = "order_and_ends_of_jobs";
+    check(
+        test,
+        "--filename=x --size=1m --name=a --rw=read --name=b --rw=read --wait_for=a --name=c \
+         --rw=write --wait_for=b",
+    );
+    check(
+        test,
+        "--filename=full/big --name=a --rw=read --number_ios=3 --thinktime=100ms --exitall --name=b --rw=read \
+         --time_based --runtime=30 --thinktime=5s",
+    );
+    check(
+        test,
+        "--filename=full/big --name=a --rw=read --number_ios=3 --thinktime=100ms --exitall --exit_what=stonewall \
+         --new_group --name=b --new_group --rw=read --time_based --runtime=30 --thinktime=5s \
+         --name=c --stonewall --rw=read",
+    );
+    check(
+        test,
+        "--filename=full/big --name=a --rw=read --numjobs=2 --cpus_allowed=0 \
+         --cpus_allowed_policy=split --nice=2",
+    );
+}
+
+#[test]
+fn engines_with_blocking_calls() {
+    for engine in ["sync", "vsync", "pvsync", "pvsync2", "mmap", "posixaio"] {
+        let args = format!("--name=a --ioengine={engine} --rw=randwrite --size=400k --fsync=5");
+        check("engines_with_blocking_calls", &args);
+    }
+}
+
+#[test]
+fn low_rate_ends_the_job() {
+    let folder = folder();
+    let output = bench(
+        &folder,
+        "--name=a --filename=ram:1M --rw=read --time_based --runtime=20 --rate_iops_min=100 \
+         --rate_cycle=300 --thinktime=100ms",
+    );
+    let text = stderr(&output);
+    assert!(text.contains("forebay: a: --rate_iops_min=100: "), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
 }

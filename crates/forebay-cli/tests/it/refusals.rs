@@ -19,10 +19,9 @@ fn check(args: &str, code: i32, message: &str) {
 fn unknown_options_get_the_nearest_one() {
     check("--name=a --iodpth=4", 2, "unknown option --iodpth; did you mean --iodepth?");
     check(
-        "--name=a --rate_min=4k",
+        "--name=a --lockfile=exclusive",
         2,
-        "--rate_min: forebay does not support this fio option; check the figures of the report \
-         (--output-format=json); a job does not end because it is too slow",
+        "--lockfile: forebay does not support this fio option; jobs do not lock files",
     );
     check(
         "--name=a --unlink_each_loop=1",
@@ -55,9 +54,10 @@ fn bad_values_are_refused_with_the_accepted_ones() {
          randwrite, rw, readwrite, randrw, trim, randtrim)",
     );
     check(
-        "--name=a --ioengine=mmap",
+        "--name=a --ioengine=rdma --verb=read",
         2,
-        "--ioengine=mmap: unknown value 'mmap' (accepted: libaio, io_uring, psync, sync, null)",
+        "--ioengine=rdma: forebay has no such engine (accepted: libaio, io_uring, psync, sync, \
+         vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
     );
     check("--name=a --time_based", 2, "a: --time_based needs --runtime");
     check(

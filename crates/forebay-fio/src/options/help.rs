@@ -11,8 +11,16 @@ const COLUMNS: usize = 96;
 #[rustfmt::skip]
 const GROUPS: &[(&str, &[&str])] = &[
     ("Jobs and devices", &[
-        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "stonewall",
-        "new_group", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
+        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "invalidate",
+        "allow_mounted_write", "fixedbufs", "sqthread_poll", "uri", "pool", "rbdname", "clientname",
+    ]),
+    ("Order and ends of jobs", &[
+        "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
+        "flow_id", "flow_sleep",
+    ]),
+    ("Processors and memory", &[
+        "cpus_allowed", "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy",
+        "nice",
     ]),
     ("Files", &[
         "directory", "filename_format", "nrfiles", "opendir", "filesize", "openfiles",
@@ -33,6 +41,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ]),
     ("Time and rate", &[
         "runtime", "time_based", "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
+        "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
     ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),

@@ -8,7 +8,7 @@ mod help;
 pub mod known;
 mod nearest;
 mod table;
-mod values;
+pub(crate) mod values;
 
 use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
@@ -218,7 +218,10 @@ const BY_TEXT: &[&str] = &[
     "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
     "directory", "filename_format", "nrfiles", "filesize", "openfiles", "file_service_type",
     "opendir", "unlink", "create_on_open", "allow_file_create", "file_append", "offset_increment",
-    "fallocate", "fdatasync", "verify_pattern", "verify_only",
+    "fallocate", "exitall", "exitall_on_error", "exit_what", "wait_for", "flow", "flow_id",
+    "flow_sleep", "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode", "cpus_allowed",
+    "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy", "nice", "uri", "pool",
+    "rbdname", "clientname", "fdatasync", "verify_pattern", "verify_only",
     "verify_fatal", "verify_dump", "buffer_pattern", "zero_buffers",
     "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
     "slat_percentiles", "unified_rw_reporting",

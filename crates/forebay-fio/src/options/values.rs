@@ -10,6 +10,7 @@ use crate::generator::Pattern;
 use crate::generator::files::Service;
 use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
+use crate::job::Engine;
 use crate::units::{self, NumberError};
 
 /// The words of `rw`.
@@ -176,6 +177,41 @@ pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
             zones(value, |text| units::parse_bytes(text).map(ZoneLen::Bytes).map_err(say))
         }
         _ => Err(format!("unknown distribution '{word}'")),
+    }
+}
+
+/// The engines of fio that do not exist here.
+#[rustfmt::skip]
+const FOREIGN_ENGINES: &[&str] = &[
+    "cpp_null", "cpuio", "dev-dax", "dfs", "e4defrag", "exec", "external", "falloc", "filecreate",
+    "filedelete", "filestat", "ftruncate", "gfapi", "gfapi_async", "guasi", "http", "ime_aio",
+    "ime_psync", "ime_psyncv", "io_uring_cmd", "libblkio", "libcufile", "libhdfs", "libiscsi",
+    "libpmem", "librpma_apm_client", "librpma_apm_server", "librpma_gpspm_client",
+    "librpma_gpspm_server", "libzbc", "mtd", "net", "netsplice", "nfs", "pmemblk", "rados", "rdma",
+    "sg", "solarisaio", "splice", "syslet-rw", "windowsaio", "xnvme",
+];
+
+/// Returns whether fio has an engine of this name that does not exist here.
+pub(crate) fn is_foreign_engine(word: &str) -> bool {
+    FOREIGN_ENGINES.contains(&word) || word.starts_with("external:")
+}
+
+/// Parses the name of an engine.
+pub(super) fn engine(word: &str) -> Result<Engine, String> {
+    if is_foreign_engine(word) {
+        return Err("forebay has no such engine".to_owned());
+    }
+    let words: Vec<_> = Engine::all().map(Engine::word).collect();
+    super::one_of(word, &words)?;
+    Engine::from_word(word).ok_or_else(|| format!("unknown value '{}'", Short(word)))
+}
+
+/// Parses a difference of nice values.
+pub(super) fn nice(text: &str) -> Result<i32, String> {
+    match text.trim().parse() {
+        Ok(nice @ -19..=18) => Ok(nice),
+        Ok(_) => Err("not between -19 and 18".to_owned()),
+        Err(_) => Err(format!("'{}' is not a whole number", Short(text))),
     }
 }
 

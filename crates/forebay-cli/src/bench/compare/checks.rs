@@ -66,7 +66,7 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
              group can be compared; compare the groups one by one with --section",
         );
     }
-    let has_files = |job: &&Job| job.files != FileOptions::default();
+    let has_files = |job: &&Job| *job.files != FileOptions::default();
     if let Some(job) = jobs.iter().find(has_files) {
         return refuse(
             job,

@@ -1,6 +1,6 @@
 //! fio's options of every job.
 
-use super::{Foreign, OFF, flag, ignored, refused, unless};
+use super::{Foreign, OFF, ignored, refused, unless};
 
 const SHELL: &str = "run the command in a shell before or after forebay";
 const BLOCKS: &str = "use --bs=READ,WRITE, a size for each direction";
@@ -15,8 +15,6 @@ const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
 const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
-const PROCESSORS: &str = "run forebay under taskset or numactl";
-const END: &str = "each job ends by itself; use --runtime, and --stonewall to order jobs";
 const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
                        the latencies";
 const STEADY: &str = "use --ramp_time, or several jobs with --stonewall to see the trend";
@@ -39,12 +37,9 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["disk_util"], "the report has one form"),
     ignored(&["error_dump"], "the error message names the wrong offset"),
     // Order and ends of jobs.
-    refused(&["wait_for"], "use --stonewall, which waits for all jobs before it"),
-    unless(OFF, flag(refused(&["exitall", "exitall_on_error"], END))),
-    refused(&["exit_what"], END),
     refused(&["exec_prerun", "exec_postrun"], SHELL),
     refused(&["profile"], "write the jobs of the profile"),
-    refused(&["flow", "flow_id", "flow_sleep", "flow_watermark"], PACE),
+    refused(&["flow_watermark"], PACE),
     // Files.
     unless(&["none"], refused(&["lockfile"], "jobs do not lock files")),
     unless(OFF, refused(&["fill_device", "fill_fs"], "a job without --size uses the whole device")),
@@ -63,7 +58,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["ignore_error"], ERRORS),
     refused(&["rwmixcycle"], "use --rwmixread, which holds for the whole job"),
     unless(OFF, refused(&["serialize_overlap"], "use --iodepth=1")),
-    unless(&["inline"], refused(&["io_submit_mode"], "each job submits its own I/O")),
     refused(&["offset_align"], "write an aligned --offset"),
     unless(OFF, refused(&["softrandommap"], "use --norandommap=1")),
     refused(&["num_range"], "trims have one range each; use --bs"),
@@ -75,7 +69,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["ramp_size"], "use --ramp_time"),
     refused(&["thinktime_blocks_type", "thinktime_iotime"], "use --thinktime_blocks"),
     refused(&["thinkcycles"], "use --thinktime_spin"),
-    refused(&["rate_min", "ratemin", "rate_iops_min", "rate_cycle", "ratecycle"], TOO_SLOW),
     unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
     refused(&["max_latency"], TOO_SLOW),
     refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
@@ -112,10 +105,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["lockmem"], "run forebay in a memory cgroup of that size"),
     unless(&["malloc"], refused(&["mem", "iomem"], "I/O buffers are ordinary memory")),
     refused(&["mem_align", "iomem_align", "hugepage-size"], "I/O buffers are ordinary memory"),
-    refused(&["nice"], "run forebay under nice"),
     refused(&["priohint"], "no driver passes hints of a priority to its device"),
-    refused(&["cpumask", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes",
-        "numa_mem_policy"], PROCESSORS),
     unless(OFF, refused(&["cgroup_nodelete"], GROUP)),
     refused(&["cgroup", "cgroup_weight", "uid", "gid"], GROUP),
     // The data.
