@@ -153,12 +153,14 @@ fn order_and_ends_of_jobs() {
     );
     check(
         test,
-        "--filename=full/big --name=a --rw=read --number_ios=3 --thinktime=100ms --exitall --name=b --rw=read \
+        "--filename=full/big --name=a --rw=read --number_ios=3 --thinktime=100ms --exitall \
+        --name=b --rw=read \
          --time_based --runtime=30 --thinktime=5s",
     );
     check(
         test,
-        "--filename=full/big --name=a --rw=read --number_ios=3 --thinktime=100ms --exitall --exit_what=stonewall \
+        "--filename=full/big --name=a --rw=read --number_ios=3 --thinktime=100ms --exitall \
+        --exit_what=stonewall \
          --new_group --name=b --new_group --rw=read --time_based --runtime=30 --thinktime=5s \
          --name=c --stonewall --rw=read",
     );

@@ -172,7 +172,7 @@ pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
             number(0.0, |dev| (0.0..=100.0).contains(&dev), "the deviation is 0 to 100 percent")
                 .map(Distribution::Normal)
         }
-        "zoned" => zones(value, |text| percent(text).map(ZoneLen::Percent)),
+        "zoned" => zones(&with_lengths(value)?, |text| percent(text).map(ZoneLen::Percent)),
         "zoned_abs" => {
             zones(value, |text| units::parse_bytes(text).map(ZoneLen::Bytes).map_err(say))
         }
@@ -245,6 +245,26 @@ pub(super) fn service(text: &str) -> Result<Service, String> {
         "zipf" | "pareto" | "normal" | "gauss" => distribution(text).map(Service::Skewed),
         _ => Err(format!("unknown value '{}'", Short(word))),
     }
+}
+
+/// Completes `accesses/length:...`: zones without a length divide the rest of the region, as in
+/// fio.
+fn with_lengths(text: &str) -> Result<String, String> {
+    let parts = || text.split(':').map(|part| part.split_once('/').unwrap_or((part, "")));
+    let nr_open = parts().filter(|(_, len)| len.is_empty()).count() as u64;
+    if nr_open == 0 {
+        return Ok(text.to_owned());
+    }
+    let mut given = 0;
+    for (_, len) in parts().filter(|(_, len)| !len.is_empty()) {
+        given += u64::from(percent(len)?);
+    }
+    let rest = 100_u64.saturating_sub(given) / nr_open;
+    let part = |(access, len): (&str, &str)| match len {
+        "" => format!("{access}/{rest}"),
+        len => format!("{access}/{len}"),
+    };
+    Ok(parts().map(part).collect::<Vec<_>>().join(":"))
 }
 
 fn zones(
@@ -334,6 +354,7 @@ mod tests {
                 zone(40, ZoneLen::Percent(90))
             ]))
         );
+        assert_eq!(distribution("zoned:50/5:50/"), distribution("zoned:50/5:50/95"));
         assert_eq!(
             distribution("zoned_abs:100/4k"),
             Ok(Distribution::Zoned(vec![zone(100, ZoneLen::Bytes(4096))]))
