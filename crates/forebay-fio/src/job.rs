@@ -180,6 +180,7 @@ impl Job {
         let priorities =
             priorities.map_err(|why| UsageError::Conflict(format!("{name}: {why}")))?;
         let job = Self {
+            logs: given.logs.of_job(&name),
             name,
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
@@ -222,7 +223,6 @@ impl Job {
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
             checks: given.checks,
-            logs: given.logs,
             warnings,
             texts: given.texts,
             do_verify: given.do_verify.unwrap_or(true),

@@ -230,6 +230,15 @@ fn a_value_that_a_variable_leaves_empty_names_the_variable() {
 }
 
 #[test]
+fn log_without_a_value_has_the_name_of_the_job() {
+    let text = "[global]\nwrite_bw_log\n[a]\nwrite_lat_log\n[b]\nwrite_bw_log=x\n";
+    let jobs = parse_files(&[("a.fio", text)]).expect("two jobs").jobs;
+    let logs = |at: usize| (jobs[at].logs.bw.as_deref(), jobs[at].logs.lat.as_deref());
+    assert_eq!(logs(0), (Some("a"), Some("a")));
+    assert_eq!(logs(1), (Some("x"), None));
+}
+
+#[test]
 fn all_errors_of_all_files_are_reported_at_once() {
     let files = [
         (

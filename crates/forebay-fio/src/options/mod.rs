@@ -95,6 +95,12 @@ impl Found {
         }
     }
 
+    /// Returns whether the value is the prefix of log files, which a job file may leave out.
+    pub fn is_log(&self) -> bool {
+        const LOGS: [&str; 3] = ["write_bw_log", "write_lat_log", "write_iops_log"];
+        matches!(self, Self::Supported(spec) if LOGS.contains(&spec.name))
+    }
+
     /// Returns a description of the accepted values.
     pub fn accepted(&self) -> String {
         match self {
