@@ -298,6 +298,13 @@ impl Job {
             let Self { name, .. } = self;
             return conflict(format!("{name}: --{option} needs --ioengine=nbd or --ioengine=rbd"));
         }
+        if self.control.has_impossible_rate(&self.pace) {
+            let name = &self.name;
+            return conflict(format!(
+                "{name}: --rate_min is above --rate, or --rate_iops_min above \
+                                     --rate_iops; lower the minimum"
+            ));
+        }
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs --runtime", self.name));
         }

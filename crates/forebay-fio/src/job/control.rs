@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::pace::Pace;
+
 /// The jobs that the end of a job ends: `exit_what`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExitWhat {
@@ -45,6 +47,13 @@ pub struct Control {
 }
 
 impl Control {
+    /// Returns whether a lowest rate is above the limit on the rate.
+    pub(super) fn has_impossible_rate(&self, pace: &Pace) -> bool {
+        let limits = [(self.rate_min, pace.rate), (self.rate_iops_min, pace.rate_iops)];
+        let is_above = |(least, limit): (&u64, u64)| limit > 0 && *least > limit;
+        limits.iter().any(|(least, limit)| least.iter().zip(*limit).any(is_above))
+    }
+
     /// Returns the interval at which the rate is checked, if there is a lowest one.
     pub fn rate_check(&self) -> Option<Duration> {
         let is_wanted = self.rate_min != [0; 3] || self.rate_iops_min != [0; 3];
@@ -119,6 +128,16 @@ mod tests {
         for wrong in ["", "a", "3-1", "9000", "1,,2", "-1"] {
             assert!(numbers(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn lowest_rate_is_not_above_the_limit() {
+        let is_impossible = |rate_min, rate| {
+            let control = Control { rate_min: [rate_min; 3], ..Control::default() };
+            control.has_impossible_rate(&Pace { rate: [rate; 3], ..Pace::default() })
+        };
+        assert!(is_impossible(5, 4));
+        assert!(!is_impossible(5, 5) && !is_impossible(5, 0) && !is_impossible(0, 5));
     }
 
     #[test]
