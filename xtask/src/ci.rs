@@ -6,7 +6,10 @@ use std::time::Instant;
 use crate::beside::{self, Gate};
 use crate::command::Line;
 use crate::usage::{self, Usage, Watch};
-use crate::{Outcome, alternate, arrows, bare, circles, examples, nightly, outside, publish, tidy};
+use crate::{
+    Outcome, alternate, arrows, bare, circles, examples, fio_examples, nightly, outside, publish,
+    tidy,
+};
 
 /// One gate.
 struct Step {
@@ -35,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "circles", action: Action::Own(circles::run) },
     Step { name: "clippy", action: Action::Cargo(clippy) },
     Step { name: "examples", action: Action::Own(examples::run) },
+    Step { name: "fio-examples", action: Action::Own(fio_examples::run) },
     Step { name: "outside", action: Action::Own(outside::run) },
     Step { name: "docs", action: Action::Cargo(docs) },
     Step { name: "bare", action: Action::Own(bare::run) },

@@ -24,6 +24,7 @@ mod deny;
 mod differential;
 mod examples;
 mod features;
+mod fio_examples;
 mod fuzz;
 mod histories;
 mod instructions;
@@ -69,6 +70,7 @@ cargo xtask <command>
   tidy                 checks rules on the text of the tree
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
+  fio-examples         which of fio's example job files `forebay bench` accepts
   deny-or-semver       one of the next two, selected by the commit
   deny                 licences, bans and sources of the dependencies (cargo-deny)
   semver               breaking changes of the API since the last release (cargo-semver-checks)
@@ -141,6 +143,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["tidy"] => tidy::run(),
         ["tidy", "--lower"] => tidy::lower(),
         ["examples"] => examples::run(),
+        ["fio-examples"] => fio_examples::run(),
         ["outside"] => outside::run(),
         ["deny-or-semver"] => alternate::run(),
         ["deny-or-semver", "--missing"] => alternate::print_missing(),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::errors::{Collected, CommandError, CommandErrors, UsageError};
 use crate::generator::{Direction, Mix, Pattern};
 use crate::job::{Engine, Given, Job, JobList, RunOptions, number_groups};
-use crate::options::{Found, Kind};
+use crate::options::values::is_foreign_engine;
+use crate::options::{Found, Kind, known};
 use crate::origin::{Origin, Source};
 
 /// fio's limit on jobs, which bounds what a small file can make of large defaults.
@@ -43,6 +44,8 @@ struct Draft {
     /// Whether an option failed. Contradictions of the others are then not reported: they may
     /// follow from that failure.
     has_failed: bool,
+    /// Whether the engine does not exist here. Its options are then not refused one by one.
+    has_foreign_engine: bool,
 }
 
 /// A job to which options are added.
@@ -148,6 +151,11 @@ impl Assembly {
                 return Ok(());
             }
             Found::Refused(foreign, _) if foreign.off.contains(&value) => return Ok(()),
+            Found::Refused(foreign, _)
+                if self.draft().has_foreign_engine && known::is_of_engine(foreign) =>
+            {
+                return Ok(());
+            }
             Found::Refused(_, instead) => {
                 return Err(UsageError::NotSupported { name: used.to_owned(), instead });
             }
@@ -157,6 +165,9 @@ impl Assembly {
             Some(open) => &mut open.draft,
             None => &mut self.defaults,
         };
+        if spec.name == "ioengine" {
+            draft.has_foreign_engine = is_foreign_engine(value);
+        }
         spec.apply(used, value, &mut draft.given, &mut self.run)?;
         if spec.is_of_run() {
             return Ok(());
@@ -245,6 +256,7 @@ impl Assembly {
             }));
         }
         number_groups(&mut self.jobs);
+        check_waits(&self.jobs)?;
         if self.run.readonly {
             check_read_only(&self.jobs)?;
         }
@@ -275,6 +287,20 @@ fn bare_defaults(given: &mut Given) {
     if given.filename.is_none() && given.ioengine != Some(Engine::Null) {
         given.filename = Some("ram:1G".to_owned());
     }
+}
+
+/// Refuses a job that waits for one that is not before it.
+fn check_waits(jobs: &[Job]) -> Result<(), UsageError> {
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(awaited) = &job.control.wait_for else { continue };
+        if !jobs[..at].iter().any(|earlier| earlier.name == *awaited) {
+            let name = &job.name;
+            return Err(UsageError::Conflict(format!(
+                "{name}: --wait_for={awaited}: no job before it has this name"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_read_only(jobs: &[Job]) -> Result<(), UsageError> {

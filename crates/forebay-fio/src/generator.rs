@@ -14,6 +14,7 @@
 //! offsets depend on the seed and the stream only, not on the mix, the machine or the time.
 
 mod directions;
+pub mod files;
 mod map;
 mod positions;
 mod power;
@@ -148,6 +149,8 @@ pub struct Workload {
 pub struct Op {
     /// Its direction.
     pub direction: Direction,
+    /// The number of its file among those of the clone.
+    pub file: u16,
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -202,6 +205,22 @@ impl Iterator for Ops {
     }
 }
 
+impl Stream for Ops {
+    fn direction(&mut self) -> Option<Direction> {
+        match self {
+            Self::Plain(ops) => ops.direction(),
+            Self::Varied(ops) => ops.direction(),
+        }
+    }
+
+    fn next_as(&mut self, direction: Direction) -> Option<Op> {
+        match self {
+            Self::Plain(ops) => ops.next_as(direction),
+            Self::Varied(ops) => ops.next_as(direction),
+        }
+    }
+}
+
 impl Generator {
     /// Returns the stream of `workload`.
     ///
@@ -228,7 +247,7 @@ impl Generator {
     fn draw(&mut self, direction: Direction) -> Op {
         self.left -= 1;
         let block = self.order.draw(direction, self.blocks);
-        Op { direction, offset: self.offset + block * u64::from(self.bs), len: self.bs }
+        Op { direction, file: 0, offset: self.offset + block * u64::from(self.bs), len: self.bs }
     }
 }
 

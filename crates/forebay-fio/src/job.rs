@@ -5,7 +5,9 @@
 //! the whole run.
 
 mod checks;
+pub(crate) mod control;
 mod engine;
+mod files;
 mod format;
 mod given;
 mod list;
@@ -27,7 +29,9 @@ use crate::units::Size;
 use crate::verify::Format;
 
 pub use self::checks::{Checks, Method};
-pub use self::engine::Engine;
+pub use self::control::{Control, ExitWhat, Placement};
+pub use self::engine::{Engine, Remote};
+pub use self::files::{Extent, Fallocate, FileOptions, split_names};
 pub use self::format::OutputFormat;
 pub use self::given::Given;
 pub use self::list::JobList;
@@ -56,6 +60,12 @@ pub struct Job {
     pub pace: Pace,
     /// `prio`, `prioclass` and `cmdprio_*`: the priorities of I/Os.
     pub priorities: Priorities,
+    /// `exitall`, `wait_for`, `flow`, `rate_min` and similar options: other jobs.
+    pub control: Box<Control>,
+    /// `cpus_allowed`, `numa_cpu_nodes`, `nice` and similar options.
+    pub placement: Box<Placement>,
+    /// `uri`, `pool`, `rbdname`, `clientname`: the disk of the engines nbd and rbd.
+    pub remote: Box<Remote>,
     /// `ramp_time`: time before the measurement.
     pub ramp_time: Duration,
     /// `startdelay`: how long after the other jobs it starts.
@@ -93,6 +103,8 @@ pub struct Job {
     pub direct: Option<bool>,
     /// `filename`: the device.
     pub filename: Option<String>,
+    /// `directory`, `nrfiles`, `filesize` and similar options: the files.
+    pub files: Box<FileOptions>,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
     /// `fixedbufs`: whether to register the buffers; `None`: if another job of the disk does.
@@ -155,10 +167,10 @@ impl Job {
     /// [`UsageError::Conflict`] if options contradict each other.
     pub fn new(
         name: String,
-        given: Given,
+        mut given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let mut warnings = given.warnings;
+        let mut warnings = given.warnings();
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -168,10 +180,10 @@ impl Job {
         let sizes = given.load.sizes(given.bs);
         let used = || Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
         let smallest = used().map(|direction| sizes[direction.index()].min()).min();
-        let priorities = given.priority.resolve(&mut warnings);
-        let priorities =
-            priorities.map_err(|why| UsageError::Conflict(format!("{name}: {why}")))?;
+        let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
+        let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
         let job = Self {
+            logs: given.logs.of_job(&name),
             name,
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
@@ -183,6 +195,9 @@ impl Job {
             loops: given.loops.unwrap_or(1),
             pace: given.pace,
             priorities,
+            control: given.control,
+            placement: given.placement,
+            remote: given.remote,
             ramp_time: given.ramp_time.unwrap_or_default(),
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
@@ -199,6 +214,7 @@ impl Job {
             time_based: given.time_based.unwrap_or(false),
             direct: given.direct,
             filename: given.filename,
+            files: given.files,
             ioengine: given.ioengine,
             fixedbufs: given.fixedbufs,
             sqthread_poll: given.sqthread_poll,
@@ -212,7 +228,6 @@ impl Job {
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
             checks: given.checks,
-            logs: given.logs,
             warnings,
             texts: given.texts,
             do_verify: given.do_verify.unwrap_or(true),
@@ -225,8 +240,7 @@ impl Job {
             owner: given.owner,
             options,
         };
-        job.check_conflicts()?;
-        Ok(job)
+        job.check_conflicts().map(|()| job)
     }
 
     /// Returns whether its I/Os are blocking calls.
@@ -250,19 +264,10 @@ impl Job {
         self.sizes_used().map(SizeRule::max).max().unwrap_or(self.bs)
     }
 
-    /// Returns the file of clone `clone` in a job without a filename: `name.clone.0`, as in fio.
-    pub fn default_filename(&self, clone: u32) -> String {
-        format!("{}.{clone}.0", self.name)
-    }
-
     /// Returns the workload of clone number `clone` (counted over all jobs) on `region`. Unless
     /// `randrepeat` is set, `chance` is mixed into the seed.
     pub fn workload(&self, region: Region, clone: u64, chance: u64) -> Workload {
-        let io_size = match self.io_size {
-            _ if self.time_based => None,
-            Some(size) => Some(size.of(region.len)),
-            None => Some(region.len),
-        };
+        let io_size = self.io_bytes(&[region]);
         Workload {
             pattern: self.rw,
             rwmixread: self.rwmixread,
@@ -273,6 +278,16 @@ impl Job {
             seed: self.seed(chance),
             stream: clone,
             variety: self.variety.clone(),
+        }
+    }
+
+    /// Returns the bytes that a clone transfers on these parts; `None`: no limit.
+    pub fn io_bytes(&self, regions: &[Region]) -> Option<u64> {
+        let pass = self.pass_bytes(regions);
+        match self.io_size {
+            _ if self.time_based => None,
+            Some(size) => Some(size.of(pass)),
+            None => Some(pass),
         }
     }
 
@@ -316,6 +331,17 @@ impl Job {
 
     fn check_conflicts(&self) -> Result<(), UsageError> {
         let conflict = |message: String| Err(UsageError::Conflict(message));
+        if let Some(option) = self.remote.unused(self.ioengine) {
+            let Self { name, .. } = self;
+            return conflict(format!("{name}: --{option} needs --ioengine=nbd or --ioengine=rbd"));
+        }
+        if self.control.has_impossible_rate(&self.pace) {
+            let name = &self.name;
+            return conflict(format!(
+                "{name}: --rate_min is above --rate, or --rate_iops_min above \
+                                     --rate_iops; lower the minimum"
+            ));
+        }
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs --runtime", self.name));
         }

@@ -30,6 +30,9 @@ pub struct LogOptions {
     pub shared: bool,
 }
 
+/// The prefix that means the name of the job, as in fio for an option without a value.
+pub const JOB_NAME: &str = "$jobname";
+
 /// The kinds of logs, as in file names.
 pub const KINDS: [&str; 5] = ["bw", "slat", "clat", "lat", "iops"];
 
@@ -88,6 +91,16 @@ struct Window {
 }
 
 impl LogOptions {
+    /// Returns the options of a job of this name.
+    pub(crate) fn of_job(mut self, name: &str) -> Self {
+        for prefix in [&mut self.bw, &mut self.lat, &mut self.iops].into_iter().flatten() {
+            if prefix == JOB_NAME {
+                name.clone_into(prefix);
+            }
+        }
+        self
+    }
+
     /// Returns the prefix of the files of a kind.
     fn prefix(&self, kind: usize) -> Option<&str> {
         match kind {

@@ -19,21 +19,22 @@ use super::tally::Tally;
 pub(super) struct Calls {
     /// None for trims.
     buf: Option<Buf>,
-    /// The owner of the I/Os, if it has limits or a weight.
-    owner: Option<Owner>,
-    /// The queue for calls with a priority, if not all have the usual one.
-    queue: Option<Box<(BioQueue, Prioritiser)>>,
+    /// For each file, the owner of the I/Os, if it has limits or a weight.
+    owners: Vec<Option<Owner>>,
+    /// The queues for calls with a priority, one for each file, if not all have the usual one.
+    queues: Option<Box<(Vec<BioQueue>, Prioritiser)>>,
 }
 
 impl Calls {
     pub(super) fn new(
         job: &Job,
-        disk: &Disk,
-        owner: Option<&Owner>,
+        disks: &[(&Disk, Option<&Owner>)],
         priorities: Option<Prioritiser>,
     ) -> Self {
-        let queue = priorities.map(|priorities| Box::new((disk.queue(), priorities)));
-        Self { buf: buffers(job, disk).pop(), owner: owner.cloned(), queue }
+        let all_queues = || disks.iter().map(|(disk, _)| disk.queue()).collect();
+        let queues = priorities.map(|priorities| Box::new((all_queues(), priorities)));
+        let owners = disks.iter().map(|(_, owner)| owner.cloned()).collect();
+        Self { buf: buffers(job, disks[0].0).pop(), owners, queues }
     }
 
     /// Makes blocking calls until the job has no more I/Os or its time is over.
@@ -42,7 +43,7 @@ impl Calls {
             let op = if tally.is_pause_due {
                 let Some(direction) = ops.direction() else { return };
                 let direction = tally.choose(direction);
-                tally.pause(direction, 0, |_| {});
+                tally.pause(direction, 0, |_, _| {});
                 if tally.is_over() {
                     return;
                 }
@@ -58,8 +59,8 @@ impl Calls {
     fn call<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, op: Op) {
         let start_ns = if TIMED { tally.read_clock() } else { 0 };
         tally.submitted(op);
-        let owner = self.owner.as_ref();
-        let result = match &mut self.queue {
+        let owner = self.owners[usize::from(op.file)].as_ref();
+        let result = match &mut self.queues {
             Some(prioritised) => call_queued(tally, prioritised, owner, &op, &mut self.buf),
             None => call_disk(tally, owner, &op, self.buf.as_deref_mut().unwrap_or_default()),
         };
@@ -90,7 +91,7 @@ fn call_disk(
     op: &Op,
     buf: &mut [u8],
 ) -> Result<u64, IoError> {
-    let disk = tally.disk;
+    let disk = tally.disks[usize::from(op.file)];
     let len = buf.len().min(op.len as usize);
     let buf = &mut buf[..len];
     let moved = match op.direction {
@@ -123,11 +124,12 @@ fn call_disk(
 #[inline(never)]
 fn call_queued(
     tally: &Tally<'_>,
-    (queue, priorities): &mut (BioQueue, Prioritiser),
+    (queues, priorities): &mut (Vec<BioQueue>, Prioritiser),
     owner: Option<&Owner>,
     op: &Op,
     buf: &mut Option<Buf>,
 ) -> Result<u64, IoError> {
+    let queue = &mut queues[usize::from(op.file)];
     // Trims have no buffer.
     let io = priorities.apply(io(tally, op, buf.take()), op.direction);
     let submitted = match owner {

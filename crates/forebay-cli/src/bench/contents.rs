@@ -49,11 +49,12 @@ impl Tally<'_> {
             if checks.dump {
                 self.dump(op, block, &mismatch);
             }
-            self.note_mismatch(mismatch.to_string());
+            self.note_mismatch(format!("{mismatch}{}", self.place(op.file)));
         } else if moved < op.len.into() && checks.method.has_header() {
             self.note_mismatch(format!(
-                "verify: only {moved} bytes could be read at offset {}",
-                op.offset
+                "verify: only {moved} bytes could be read at offset {}{}",
+                op.offset,
+                self.place(op.file)
             ));
         }
     }

@@ -10,11 +10,12 @@ use forebay_fio::generator::Op;
 use forebay_fio::job::Method;
 use forebay_fio::verify::Mismatch;
 
+use super::plan::disk_name;
 use super::tally::Tally;
 use crate::output;
 
 /// Returns the start of the names for the disk with this name.
-pub(super) fn prefix(disk: &str) -> PathBuf {
+fn prefix(disk: &str) -> PathBuf {
     let name = disk.rsplit('/').next().unwrap_or(disk);
     PathBuf::from(name.replace(':', "."))
 }
@@ -22,7 +23,7 @@ pub(super) fn prefix(disk: &str) -> PathBuf {
 impl Tally<'_> {
     /// Writes a block that was read wrongly by `op` to files.
     pub(super) fn dump(&self, op: Op, io: &[u8], mismatch: &Mismatch) {
-        let Some(prefix) = &self.dump_to else { return };
+        let prefix = prefix(&disk_name(&self.disks[usize::from(op.file)].info().spec));
         let checks = &self.job.checks;
         let has_header = checks.method.has_header();
         let step = if has_header { self.format.block_len(op.len as usize) } else { io.len() };

@@ -1,49 +1,94 @@
 //! Colons in `--filename`: between several files in fio, after the driver in a spec.
 //!
 //! Source: fio's HOWTO, option `filename`: `:` separates files, and a colon inside a name is
-//! written `\:`. A job has one disk here, so a colon that would separate files is an error, not a
-//! part of a name. After `file:` the whole rest is one name. The name of an existing file is used
-//! as it is.
+//! written `\:`. A spec begins with the name of a driver, and is one disk. After `file:` the whole
+//! rest is one name. The name of an existing file is used as it is. Keys after the last file are
+//! keys of all files.
 
 use std::path::Path;
 
 use forebay::Spec;
+use forebay_fio::job::split_names;
 use forebay_fio::options::nearest;
 
 /// The names of the drivers, for suggestions.
 pub(super) const DRIVERS: [&str; 10] =
     ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "rbd", "fault"];
 
-/// Returns the spec of the disk that `filename` names, with colons as in specs.
+/// Returns the specs of the disks that `filename` names, with colons as in specs. Plain names are
+/// below `directory`, if there is one.
 ///
 /// # Errors
-/// A message, if it names several files.
-pub(super) fn spec_text(filename: &str) -> Result<String, String> {
+/// A message, if a name is probably a mistyped driver, or a spec of a driver is to be below a
+/// directory.
+pub(super) fn spec_texts(filename: &str, directory: Option<&str>) -> Result<Vec<String>, String> {
     let (place, keys) = match filename.find('?') {
         Some(at) => filename.split_at(at),
         None => (filename, ""),
     };
-    Ok(one_place(place)? + keys)
+    if let Some(directory) = directory {
+        if let Some(driver) = named_driver(place) {
+            return Err(format!(
+                "--directory needs the name of a file, and `{driver}:` begins a device spec; \
+                 write the directory into the name"
+            ));
+        }
+        let below = |name: String| format!("file:{directory}/{name}{keys}");
+        return Ok(split_names(place).into_iter().map(below).collect());
+    }
+    let (wrapper, inner) = match place.strip_prefix("fault:") {
+        Some(inner) => ("fault:", inner),
+        None => ("", place),
+    };
+    if has_several(inner)? {
+        let names = split_names(inner).into_iter();
+        return Ok(names.map(|name| format!("{wrapper}file:{name}{keys}")).collect());
+    }
+    Ok(vec![one_place(place) + keys])
 }
 
-fn one_place(place: &str) -> Result<String, String> {
+/// Returns the driver that a place names; plain paths name none.
+fn named_driver(place: &str) -> Option<&'static str> {
+    DRIVERS
+        .into_iter()
+        .find(|driver| place.strip_prefix(driver).is_some_and(|rest| rest.starts_with(':')))
+}
+
+/// Returns whether a place is a list of files.
+fn has_several(place: &str) -> Result<bool, String> {
+    let is_plain = Spec::parse(place).is_ok_and(|spec| spec.driver() == "file")
+        && !place.starts_with("file:")
+        && !Path::new(place).exists();
+    let Some(at) = separator(place).filter(|_| is_plain) else { return Ok(false) };
+    let first = &place[..at];
+    let is_word = first.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+    if is_word
+        && !Path::new(first).exists()
+        && let Some(driver) = nearest(first, DRIVERS.into_iter())
+    {
+        return Err(format!(
+            "`{first}` is not a driver; did you mean the driver `{driver}`? For files of these \
+             names, write ./{place}"
+        ));
+    }
+    Ok(true)
+}
+
+fn one_place(place: &str) -> String {
     // Opening the disk reports syntax errors with better messages.
-    let Ok(spec) = Spec::parse(place) else { return Ok(place.to_owned()) };
+    let Ok(spec) = Spec::parse(place) else { return place.to_owned() };
     match spec.driver() {
-        "fault" => Ok(format!("fault:{}", one_place(spec.target())?)),
+        "fault" => format!("fault:{}", one_place(spec.target())),
         driver @ ("aio" | "psync" | "vhost-user") => {
-            Ok(format!("{driver}:{}", unescaped(spec.target())))
+            format!("{driver}:{}", unescaped(spec.target()))
         }
         "file" => match place.strip_prefix("file:") {
-            Some(path) => Ok(format!("file:{}", unescaped(path))),
-            None if !place.contains(':') => Ok(place.to_owned()),
-            None if Path::new(spec.target()).exists() => Ok(format!("file:{place}")),
-            None => match separator(place) {
-                Some(at) => Err(several(place, at)),
-                None => Ok(format!("file:{}", unescaped(place))),
-            },
+            Some(path) => format!("file:{}", unescaped(path)),
+            None if !place.contains(':') => place.to_owned(),
+            None if Path::new(spec.target()).exists() => format!("file:{place}"),
+            None => format!("file:{}", unescaped(place)),
         },
-        _ => Ok(place.to_owned()),
+        _ => place.to_owned(),
     }
 }
 
@@ -56,25 +101,13 @@ fn unescaped(path: &str) -> String {
     path.replace("\\:", ":")
 }
 
-fn several(place: &str, at: usize) -> String {
-    let first = &place[..at];
-    let hint = match nearest(first, DRIVERS.into_iter()) {
-        Some(driver) => format!("; did you mean the driver `{driver}`?"),
-        None => String::new(),
-    };
-    format!(
-        "`{first}` is not a driver, and a job has one file, so `:` cannot separate several; a \
-         colon in a name is written `\\:`{hint}"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
     fn check(filename: &str, spec: &str) {
-        assert_eq!(spec_text(filename).as_deref(), Ok(spec), "{filename}");
+        assert_eq!(spec_texts(filename, None), Ok(vec![spec.to_owned()]), "{filename}");
     }
 
     #[test]
@@ -98,19 +131,30 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("a:b");
         let place = path.display().to_string();
-        assert!(spec_text(&place).is_err(), "{place}");
+        assert_eq!(spec_texts(&place, None).map(|all| all.len()), Ok(2), "{place}");
         std::fs::write(&path, "x").expect("a file");
         check(&place, &format!("file:{place}"));
     }
 
     #[test]
-    fn several_files_are_refused() {
-        let error = |filename: &str| spec_text(filename).expect_err(filename);
-        let text = "`a.img` is not a driver, and a job has one file, so `:` cannot separate \
-                    several; a colon in a name is written `\\:`";
-        assert_eq!(error("a.img:b.img"), text);
-        assert_eq!(error("fault:a.img:b.img?rule=read:io"), text);
-        assert!(error("rma:1G").ends_with("; did you mean the driver `ram`?"));
-        assert!(error("nul:1G").ends_with("; did you mean the driver `null`?"));
+    fn several_files_are_separate_disks() {
+        let specs = |filename: &str, directory| spec_texts(filename, directory).expect(filename);
+        assert_eq!(specs("a.img:b.img", None), ["file:a.img", "file:b.img"]);
+        assert_eq!(specs("./a:b?direct=on", None), ["file:./a?direct=on", "file:b?direct=on"]);
+        assert_eq!(specs("file1:file2", None), ["file:file1", "file:file2"]);
+        assert_eq!(specs("fault:a.img:b.img", None), ["fault:file:a.img", "fault:file:b.img"]);
+        assert_eq!(specs("a:b", Some("/d")), ["file:/d/a", "file:/d/b"]);
+        assert_eq!(specs(r"a\:b?direct=on", Some("d")), ["file:d/a:b?direct=on"]);
+    }
+
+    #[test]
+    fn mistyped_driver_is_no_file() {
+        let error = |filename: &str| spec_texts(filename, None).expect_err(filename);
+        let text = "`rma` is not a driver; did you mean the driver `ram`? For files of these \
+                    names, write ./rma:1G";
+        assert_eq!(error("rma:1G"), text);
+        assert!(error("nul:1G").contains("; did you mean the driver `null`? "));
+        let refused = spec_texts("ram:1M", Some("d")).expect_err("a driver");
+        assert!(refused.starts_with("--directory needs the name of a file, "), "{refused}");
     }
 }

@@ -13,11 +13,20 @@ use super::stop::Stop;
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Fills `file` from byte `from` up to `to`. A signal ends it with the error kind `Interrupted`.
-pub(super) fn with_data(file: &mut File, from: u64, to: u64, stop: &Stop) -> io::Result<()> {
+/// Fills `file` from byte `from` up to `to`; first allocates the space, if asked to.
+/// A signal ends it with the error kind `Interrupted`.
+pub(super) fn with_data(
+    file: &mut File,
+    from: u64,
+    to: u64,
+    allocates: bool,
+    stop: &Stop,
+) -> io::Result<()> {
     // If the disk is too full, this fails now rather than after minutes. The length does not
     // change: unwritten bytes must not look like data.
-    allocate(file, FallocateFlags::KEEP_SIZE, from, to)?;
+    if allocates {
+        allocate(file, FallocateFlags::KEEP_SIZE, from, to)?;
+    }
     let mut draws = Xoshiro256::new(from, to);
     let mut chunk = vec![0; CHUNK];
     file.seek(SeekFrom::Start(from))?;

@@ -1,6 +1,6 @@
 //! Progress: counters that each clone sets, and the progress line made of them.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use forebay_fio::job::Job;
 use forebay_fio::report::eta::{Progress, state_letter};
 use forebay_fio::stats::JobStats;
 
-use super::plan::Target;
+use super::plan::{self, Target};
 use crate::output::ProgressLine;
 
 /// The interval between two updates of the line, as in fio.
@@ -21,6 +21,8 @@ pub(super) struct Gauge {
     bytes: [AtomicU64; 3],
     ios: [AtomicU64; 3],
     phase: AtomicU8,
+    /// Whether the clone is to end, because another one has ended.
+    quit: AtomicBool,
     /// The figures of the last status interval, and how long the clone had run, ns.
     snapshot: Mutex<Option<(Box<JobStats>, u64)>>,
 }
@@ -38,6 +40,17 @@ pub(super) enum Phase {
 }
 
 impl Gauge {
+    /// Ends the clone after the I/Os in flight.
+    pub(super) fn quit(&self) {
+        self.quit.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the clone is to end.
+    #[inline]
+    pub(super) fn is_quit(&self) -> bool {
+        self.quit.load(Ordering::Relaxed)
+    }
+
     /// Publishes the counters of `stats`.
     pub(super) fn set(&self, stats: &JobStats) {
         for (at, direction) in stats.directions.iter().enumerate() {
@@ -105,10 +118,11 @@ impl Display {
             let before = job.start_delay.saturating_add(job.ramp_time);
             job.runtime.filter(|_| job.time_based).map(|time| time.saturating_add(before))
         };
-        let runtimes: Option<Vec<_>> = targets.iter().map(timed).collect();
+        let heads = || plan::clones(targets).map(|clone| &clone[0]);
+        let runtimes: Option<Vec<_>> = heads().map(timed).collect();
         Self {
             shown,
-            letters: targets.iter().map(|target| state_letter(jobs[target.job].rw)).collect(),
+            letters: heads().map(|target| state_letter(jobs[target.job].rw)).collect(),
             runtime: runtimes.and_then(|runtimes| runtimes.into_iter().max()),
             last: Duration::ZERO,
             last_sums: [(0, 0); 3],

@@ -49,14 +49,16 @@ impl<'a> Layer<'a> {
         };
         let mut layers: Vec<_> = outcomes.disks.iter().map(layer).collect();
         for outcome in &outcomes.clones {
-            let Layer { users, stages, .. } = &mut layers[outcome.disk];
-            let job = &jobs[outcome.job];
-            let longest = stages.entry(job.stage).or_default();
-            *longest = outcome.elapsed_ns.max(*longest);
-            let group = job.group_reporting.then_some(job.group);
-            match users.iter_mut().find(|user| group.is_some() && user.group() == group) {
-                Some(user) => user.add(outcome),
-                None => users.push(User::new(outcome, group)),
+            for &disk in &outcome.disks {
+                let Layer { users, stages, .. } = &mut layers[disk];
+                let job = &jobs[outcome.job];
+                let longest = stages.entry(job.stage).or_default();
+                *longest = outcome.elapsed_ns.max(*longest);
+                let group = job.group_reporting.then_some(job.group);
+                match users.iter_mut().find(|user| group.is_some() && user.group() == group) {
+                    Some(user) => user.add(outcome),
+                    None => users.push(User::new(outcome, group)),
+                }
             }
         }
         layers

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use forebay_fio::generator::Direction;
-use forebay_fio::job::Job;
+use forebay_fio::job::{Fallocate, Job};
 use forebay_fio::units::Size;
 use rustix::fs::statvfs;
 
@@ -31,6 +31,8 @@ pub(super) struct Layout {
 struct Missing {
     /// The first job that needs the file.
     job: String,
+    /// The number of its clone.
+    clone: u32,
     path: PathBuf,
     /// Canonical path, the same for all paths to the file.
     one_name: PathBuf,
@@ -39,6 +41,8 @@ struct Missing {
     needed: u64,
     /// Whether a job reads the file.
     read: bool,
+    /// Whether to allocate the space of the file.
+    allocates: bool,
     /// Whether the layout has changed the file.
     touched: bool,
 }
@@ -79,6 +83,7 @@ impl Layout {
             Some(file) => {
                 file.needed = file.needed.max(more.needed);
                 file.read |= more.read;
+                file.allocates |= more.allocates;
             }
             None => self.files.push(more),
         }
@@ -107,10 +112,15 @@ impl Layout {
         stop: &Stop,
         mut tell: impl FnMut(&str) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        for file in &mut self.files {
-            let mib = file.needed.div_ceil(1 << 20);
-            tell(&format!("{}: Laying out IO file (1 file / {mib}MiB)\n", file.job))?;
-            file.lay_out(stop).map_err(|error| file.fail(&error))?;
+        for files in self.files.chunk_by_mut(|a, b| (&a.job, a.clone) == (&b.job, b.clone)) {
+            let (job, nr) = (&files[0].job, files.len());
+            let mib = files.iter().map(|file| file.needed).sum::<u64>().div_ceil(1 << 20);
+            let noun = if nr == 1 { "file" } else { "files" };
+            let total = if nr == 1 { "" } else { "total " };
+            tell(&format!("{job}: Laying out IO {noun} ({nr} {noun} / {total}{mib}MiB)\n"))?;
+            for file in files {
+                file.lay_out(stop).map_err(|error| file.fail(&error))?;
+            }
         }
         self.done = true;
         Ok(())
@@ -155,9 +165,10 @@ impl Missing {
     fn lay_out(&mut self, stop: &Stop) -> io::Result<()> {
         let (from, to) = (self.earlier.unwrap_or(0), self.needed);
         let mut file = self.open()?;
-        match self.read {
-            true => fill::with_data(&mut file, from, to, stop),
-            false => fill::with_space(&file, from, to),
+        match (self.read, self.allocates) {
+            (true, _) => fill::with_data(&mut file, from, to, self.allocates, stop),
+            (false, true) => fill::with_space(&file, from, to),
+            (false, false) => file.set_len(to),
         }
     }
 
@@ -235,8 +246,8 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         Err(_) => return Ok(None),
     };
     let refused = |why: &str| Err(Failure::Run(format!("{}: {why}", job.name)));
-    let needed = match (job.offset, job.size) {
-        (Size::Bytes(offset), Some(Size::Bytes(size))) if size > 0 => {
+    let needed = match (target.extent.fixed_start(), target.extent.size) {
+        (Some(offset), Some(Size::Bytes(size))) if size > 0 => {
             match offset.checked_add(size).filter(|&end| i64::try_from(end).is_ok()) {
                 Some(end) => end,
                 None => {
@@ -258,9 +269,27 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     if earlier >= Some(needed) {
         return Ok(None);
     }
-    let (job, read) = (job.name.clone(), job.rw.has(Direction::Read));
+    if earlier.is_none() && job.files.must_exist {
+        return refused(&format!(
+            "{} does not exist, and --allow_file_create=0 forbids creating it",
+            path.display()
+        ));
+    }
+    let fills = !job.files.create_on_open;
+    let allocates = fills && job.files.fallocate == Fallocate::Yes;
+    let (job, read) = (job.name.clone(), fills && job.rw.has(Direction::Read));
     let one_name = one_name(&path);
-    Ok(Some(Missing { job, path, one_name, earlier, needed, read, touched: false }))
+    Ok(Some(Missing {
+        job,
+        clone: target.clone,
+        path,
+        one_name,
+        earlier,
+        needed,
+        read,
+        allocates,
+        touched: false,
+    }))
 }
 
 #[cfg(test)]
@@ -296,7 +325,7 @@ mod tests {
         layout.run(&Stop::default(), |_| Ok(())).expect("laid out");
         let data = std::fs::read(&path).expect("a file");
         assert_eq!(data.len() as u64, to);
-        assert_eq!(&data[..from.len()], from, "what was there stays");
+        assert_eq!(&data[..from.len()], from, "the data stays");
         data
     }
 

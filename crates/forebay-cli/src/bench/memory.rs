@@ -25,7 +25,9 @@ fn check_within(
 ) -> Result<(), Failure> {
     let needs = targets.iter().zip(regions).map(|(target, &region)| {
         let job = &jobs[target.job];
-        (job, buffer_bytes(job), bitmap_bytes(job, region))
+        // A clone has one set of buffers for all its files.
+        let buffers = if target.file == 0 { buffer_bytes(job) } else { 0 };
+        (job, buffers, bitmap_bytes(job, region))
     });
     let total = needs.clone().fold(0_u64, |sum, (_, buffers, bitmap)| {
         sum.saturating_add(buffers).saturating_add(bitmap)

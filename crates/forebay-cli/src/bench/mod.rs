@@ -1,6 +1,7 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`], [`filename`]: the disk of each clone of a job, and colons in file names;
+//! - [`plan`], [`filename`], [`files_in`]: the disks of each clone of a job, colons in file names,
+//!   and the files of a directory;
 //! - [`contradictions`], [`notes`]: options beside other values of the same key, and those without
 //!   effect;
 //! - [`in_use`], [`open`], [`memory`]: checks before anything is written;
@@ -10,8 +11,10 @@
 //!   [`status`], intermediate reports, and [`stop`], the signals;
 //! - [`contents`]: the data of blocks, generated and verified;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
-//!   blocking [`calls`]; with [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
+//!   blocking [`calls`]; with [`queues`], those of
+//!   several files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
 //!   blocks to read back, and [`usage`], CPU time;
+//! - [`placement`], [`together`]: the processors of clones, and jobs that depend on each other;
 //! - [`log_files`]: the logs; [`trace`]: the stages of requests; [`pictures`]: the options for
 //!   pictures, with [`series`], rates over time, and [`page`], the charts of a run;
 //! - [`sweep`]: the jobs with several values of an option;
@@ -26,6 +29,7 @@ mod contents;
 mod contradictions;
 mod dump;
 mod filename;
+mod files_in;
 mod fill;
 mod gauge;
 mod host;
@@ -40,9 +44,11 @@ mod outcome;
 mod owner;
 mod page;
 mod pictures;
+mod placement;
 mod plan;
 mod priority;
 mod queued;
+mod queues;
 mod run;
 mod series;
 mod stages;
@@ -50,6 +56,7 @@ mod status;
 pub(crate) mod stop;
 mod sweep;
 mod tally;
+mod together;
 mod trace;
 pub(crate) mod usage;
 mod worker;
@@ -169,6 +176,7 @@ fn prepare(
     readonly: bool,
 ) -> Result<(Layout, Vec<String>), Failure> {
     in_use::check(jobs, targets)?;
+    placement::check(jobs)?;
     let mut layout = Layout::plan(jobs, targets)?;
     if readonly {
         layout.check_read_only()?;

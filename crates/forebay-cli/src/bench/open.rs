@@ -30,7 +30,9 @@ pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> 
         if target.disk == disks.len() {
             disks.push(open_one(job, target)?);
         }
-        let is_same = |other: &Target| (other.job, other.disk) == (target.job, target.disk);
+        let is_same = |other: &Target| {
+            (other.job, other.disk, other.extent) == (target.job, target.disk, target.extent)
+        };
         let region = match at.checked_sub(1) {
             Some(before) if is_same(&targets[before]) => regions[before],
             _ => region(job, &disks[target.disk], target)?,
@@ -49,8 +51,9 @@ fn open_one(job: &Job, target: &Target) -> Result<Disk, Failure> {
 /// Returns the part of the disk that a job uses.
 fn region(job: &Job, disk: &Disk, target: &Target) -> Result<Region, Failure> {
     let name = &job.name;
-    let region =
-        job.region(capacity(disk, target)).map_err(|error| Failure::Run(error.to_string()))?;
+    let region = job
+        .region_of(&target.extent, capacity(disk, target))
+        .map_err(|error| Failure::Run(error.to_string()))?;
     let block = disk.limits().logical_block_size;
     let variety = job.variety.as_deref();
     let sizes = job.sizes_used().flat_map(SizeRule::units).map(|bytes| ("--bs", u64::from(bytes)));

@@ -23,8 +23,8 @@ pub(super) struct Outcome {
     pub(super) job: usize,
     /// Its number among the clones of that job.
     pub(super) clone: u32,
-    /// The number of its disk.
-    pub(super) disk: usize,
+    /// The numbers of its disks.
+    pub(super) disks: Vec<usize>,
     /// Its figures.
     pub(super) report: JobReport,
     /// Waits of its bios for a tag, ns; `None` for blocking calls.
@@ -40,7 +40,8 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Returns a copy without the logs and the rates over time, which may be large.
     pub(super) fn without_logs(&self) -> Self {
-        Self { report: self.report.clone(), logs: None, series: None, ..*self }
+        let (report, disks) = (self.report.clone(), self.disks.clone());
+        Self { report, disks, logs: None, series: None, ..*self }
     }
 }
 

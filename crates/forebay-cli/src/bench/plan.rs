@@ -1,31 +1,37 @@
-//! The disk of each clone of a job: from fio's options to a device spec.
+//! The disks of each clone of a job: from fio's options to device specs. A clone with several files
+//! has a target for each.
 //!
 //! Clones and jobs that name the same disk with the same settings share it. Keys that follow from
 //! jobs and not from settings (`read_only`, `nr_bios`) do not separate them: they are derived from
 //! all jobs of the disk.
 
 use std::collections::HashMap;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use forebay::{Policy, Spec, SpecError};
 use forebay_fio::generator::Direction;
-use forebay_fio::job::{Engine, Job};
+use forebay_fio::job::{Engine, Extent, Job};
 use forebay_fio::units::Size;
 
 use super::owner::OwnerPlan;
-use super::{contradictions, filename};
+use super::{contradictions, filename, files_in};
 use crate::failure::Failure;
 
 /// The size of a null device without a given size: 1 TiB.
 const NULL_BYTES: u64 = 1 << 40;
 
-/// A clone of a job, and its disk.
+/// A clone of a job, and one of its disks.
 #[derive(Debug)]
 pub(super) struct Target {
     /// Index of the job in the list of jobs.
     pub(super) job: usize,
     /// Number of the clone among the clones of its job.
     pub(super) clone: u32,
+    /// Number of the disk among those of the clone: its file.
+    pub(super) file: u16,
+    /// The part of the disk that the clone asks for.
+    pub(super) extent: Extent,
     /// Number of the disk; clones that share a disk have the same one.
     pub(super) disk: usize,
     /// The disk.
@@ -64,13 +70,18 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     for (at, job) in jobs.iter().enumerate() {
         let owner = OwnerPlan::of(job)?;
         for clone in 0..job.numjobs {
-            let spec = spec_of(job, clone)?;
-            let disk = *numbers.entry(spec.to_string()).or_insert(needs.len());
-            if disk == needs.len() {
-                needs.push(Needs::default());
+            let specs = specs_of(job, clone)?;
+            let nr_files = specs.len() as u32;
+            for (file, spec) in (0..).zip(specs) {
+                let disk = *numbers.entry(spec.to_string()).or_insert(needs.len());
+                if disk == needs.len() {
+                    needs.push(Needs::default());
+                }
+                needs[disk].add(job, owner);
+                let existing = file_below(&spec).and_then(|path| length_of_file(&path));
+                let extent = job.extent(clone, file.into(), nr_files, existing);
+                targets.push(Target { job: at, clone, file, extent, disk, spec, owner });
             }
-            needs[disk].add(job, owner);
-            targets.push(Target { job: at, clone, disk, spec, owner });
         }
     }
     for target in &mut targets {
@@ -79,9 +90,28 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     Ok(targets)
 }
 
+/// Returns the targets of each clone, in order.
+pub(super) fn clones(targets: &[Target]) -> impl Iterator<Item = &[Target]> {
+    targets.chunk_by(|a, b| (a.job, a.clone) == (b.job, b.clone))
+}
+
+/// Returns the numbers of the disks of a clone, each once.
+pub(super) fn disks_of(clone: &[Target]) -> Vec<usize> {
+    let mut disks: Vec<_> = clone.iter().map(|target| target.disk).collect();
+    disks.sort_unstable();
+    disks.dedup();
+    disks
+}
+
+/// Returns the length of a regular file, if it exists.
+fn length_of_file(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().filter(Metadata::is_file).map(|metadata| metadata.len())
+}
+
 /// Returns the targets without clones that use the same disk as the clone before.
 pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
-    let is_same = |a: &Target, b: &Target| (a.job, a.disk) == (b.job, b.disk);
+    let is_same =
+        |a: &Target, b: &Target| (a.job, a.disk) == (b.job, b.disk) && a.extent == b.extent;
     targets.chunk_by(is_same).map(|clones| &clones[0])
 }
 
@@ -149,16 +179,60 @@ pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<String> {
     jobs.iter().enumerate().map(name).collect()
 }
 
-fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
+/// Returns the specs of the disks of a clone.
+fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
+    let directory = job.directory(clone);
+    if let Some(directory) = directory.as_deref().filter(|path| !Path::new(path).is_dir()) {
+        return Err(Failure::Usage(format!(
+            "{}: --directory={directory}: not a directory; create it, or check the path",
+            job.name
+        )));
+    }
+    let remote = job.remote.spec(job.ioengine).map_err(|option| {
+        let engine = job.ioengine.map_or("", Engine::word);
+        Failure::Usage(format!("{}: --ioengine={engine} needs --{option}", job.name))
+    })?;
+    if let Some(text) = remote {
+        return Ok(vec![spec_of(job, &text)?]);
+    }
+    let mut texts = match &job.filename {
+        Some(given) => filename::spec_texts(given, directory.as_deref()).map_err(|reason| {
+            Failure::Usage(format!("{}: --filename={given}: {reason}", job.name))
+        })?,
+        None if job.files.opendir.is_some() => Vec::new(),
+        // Paths, even if the job's name looks like a spec.
+        None => {
+            let below = |name: String| match &directory {
+                Some(directory) => format!("file:{directory}/{name}"),
+                None => format!("file:{name}"),
+            };
+            job.default_filenames(clone).into_iter().map(below).collect()
+        }
+    };
+    if let Some(directory) = &job.files.opendir {
+        let found = files_in::all(Path::new(directory)).map_err(|reason| {
+            Failure::Usage(format!("{}: --opendir={directory}: {reason}", job.name))
+        })?;
+        texts.extend(found.into_iter().map(|path| format!("file:{path}")));
+    }
+    /// The number of a file has 16 bits in an I/O.
+    const FILES_MAX: usize = u16::MAX as usize;
+    if texts.len() > FILES_MAX {
+        let nr = texts.len();
+        return Err(Failure::Usage(format!(
+            "{}: a clone has at most {FILES_MAX} files, not {nr}",
+            job.name
+        )));
+    }
+    texts.iter().map(|text| spec_of(job, text)).collect()
+}
+
+fn spec_of(job: &Job, text: &str) -> Result<Spec, Failure> {
     let wrong = |text: &str, error: &dyn std::fmt::Display| {
         Failure::Usage(format!("{}: --filename={text}: {error}", job.name))
     };
     let parse = |text: &str| Spec::parse(text).map_err(|error| wrong(text, &error));
-    let mut spec = match &job.filename {
-        Some(given) => parse(&filename::spec_text(given).map_err(|reason| wrong(given, &reason))?)?,
-        // A path, even if the job's name looks like a spec.
-        None => parse(&format!("file:{}", job.default_filename(clone)))?,
-    };
+    let mut spec = parse(text)?;
     if let Some(contradiction) = contradictions::find(job, &spec) {
         return Err(wrong(job.filename.as_deref().unwrap_or_default(), &contradiction));
     }
@@ -192,12 +266,12 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
 /// names is kept.
 fn with_engine(mut spec: Spec, engine: Engine) -> Result<Spec, SpecError> {
     let driver = match engine {
-        Engine::Libaio => "aio",
-        Engine::Psync | Engine::Sync => "psync",
-        Engine::IoUring | Engine::Null => "file",
+        Engine::Libaio | Engine::Posixaio => "aio",
+        engine if engine.is_blocking() => "psync",
+        _ => "file",
     };
     let plain = innermost(&spec).is_some_and(|inner| inner.driver() == "file");
-    if !plain || engine == Engine::Null || spec.get("engine").is_some() {
+    if !plain || driver == "file" && engine != Engine::IoUring || spec.get("engine").is_some() {
         return Ok(spec);
     }
     if engine == Engine::IoUring {

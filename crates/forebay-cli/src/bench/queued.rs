@@ -14,7 +14,7 @@
 //! and once after each reap (clat ends). If one I/O was reaped and one follows, the end of the
 //! first is the start of the second, whose slat then includes the accounting of the first.
 
-use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Owner, SubmitErrorKind};
+use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Owner, SubmitError, SubmitErrorKind};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
@@ -24,14 +24,19 @@ use std::mem::ManuallyDrop;
 
 use super::memory::buffers;
 use super::priority::Prioritiser;
+use super::queues::Queues;
 use super::tally::Tally;
+use super::tally::pauses::Reap;
 
 /// The queue of a clone, and its I/Os.
 #[derive(Debug)]
 pub(super) struct Queued {
+    /// The queue of the first file.
     queue: BioQueue,
     /// The owner of the I/Os, if it has limits or a weight.
     owner: Option<Owner>,
+    /// The queues of further files.
+    more: Option<Box<Queues>>,
     /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
     free: Vec<Free>,
@@ -63,19 +68,21 @@ struct Slot {
     start_ns: u64,
     issued_ns: u64,
     len: u32,
+    file: u16,
     direction: Direction,
 }
 
 impl Slot {
     #[inline(always)]
     fn new(op: Op, start_ns: u64, issued_ns: u64) -> Self {
-        let Op { direction, offset, len } = op;
-        Self { offset, start_ns, issued_ns, len, direction }
+        let Op { direction, file, offset, len } = op;
+        Self { offset, start_ns, issued_ns, len, file, direction }
     }
 
     #[inline(always)]
     fn op(&self) -> Op {
-        Op { direction: self.direction, offset: self.offset, len: self.len }
+        let Self { direction, file, offset, len, .. } = *self;
+        Op { direction, file, offset, len }
     }
 
     /// Returns clat and lat of an I/O that was reaped at `now_ns`: from its commit, and from its
@@ -99,20 +106,21 @@ fn commit(tally: &mut Tally<'_>, direction: Direction, start_ns: u64, now_ns: u6
 impl Queued {
     pub(super) fn new(
         job: &Job,
-        disk: &Disk,
-        owner: Option<&Owner>,
+        disks: &[(&Disk, Option<&Owner>)],
         priorities: Option<Prioritiser>,
     ) -> Self {
+        let (disk, owner) = disks[0];
         let depth = job.iodepth as usize;
         let bufs = buffers(job, disk).into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         let mut free: Vec<_> =
             (0..job.iodepth).zip(bufs).map(|(slot, buf)| Free { slot, buf }).collect();
         // The first is taken from the end.
         free.reverse();
-        let idle = Slot::new(Op { direction: Direction::Read, offset: 0, len: 0 }, 0, 0);
+        let idle = Slot::new(Op { direction: Direction::Read, file: 0, offset: 0, len: 0 }, 0, 0);
         Self {
             queue: disk.queue(),
             owner: owner.cloned(),
+            more: Queues::new(&disks[1..]),
             slots: vec![idle; depth],
             free,
             batch: Vec::with_capacity(depth),
@@ -175,9 +183,15 @@ impl Queued {
             let drawn = self.next.map(|op| op.direction);
             let chosen = drawn.or_else(|| ops.direction().map(|mix| tally.choose(mix)));
             let Some(direction) = chosen else { return false };
-            tally.pause(direction, self.in_flight(), |tally| {
-                while self.in_flight() > 0 {
-                    self.reap_now::<TIMED>(tally, self.in_flight(), self.in_flight());
+            tally.pause(direction, self.in_flight(), |tally, reap| {
+                match (reap, self.in_flight()) {
+                    (_, 0) => {}
+                    (Reap::Ended, rest) => self.reap_now::<TIMED>(tally, 0, rest),
+                    (Reap::All, _) => {
+                        while self.in_flight() > 0 {
+                            self.reap_now::<TIMED>(tally, self.in_flight(), self.in_flight());
+                        }
+                    }
                 }
             });
             if tally.is_over() {
@@ -330,6 +344,7 @@ impl Queued {
             io = priorities.apply(io, op.direction);
         }
         let submitted = match &self.owner {
+            _ if op.file > 0 => self.submit_to_more(op.file, io, now_ns),
             None => self.queue.submit_at(io, now_ns),
             Some(owner) => self.queue.submit_for_at(owner, io, now_ns),
         };
@@ -339,6 +354,13 @@ impl Queued {
             return Err(refused.kind);
         }
         Ok(slot)
+    }
+
+    /// Submits to the queue of a file after the first.
+    #[cold]
+    #[inline(never)]
+    fn submit_to_more(&mut self, file: u16, io: Io, now_ns: u64) -> Result<(), SubmitError> {
+        self.more.as_mut().expect("several files").submit(file, io, now_ns)
     }
 
     /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is
@@ -392,6 +414,9 @@ impl Queued {
         max: u32,
         _: PhantomData<S>,
     ) {
+        if self.more.is_some() {
+            return self.reap_files::<TIMED>(tally, min, max);
+        }
         let Self { queue, slots, free, tag_waits, .. } = self;
         // One time stamp for all, read after the reaping.
         let mut stamp = None;
@@ -415,6 +440,38 @@ impl Queued {
                     tally.end::<TIMED>(op, moved, latencies, block);
                 }
                 Err(status) => tally.fail(op, IoError::Ended(status)),
+            }
+        });
+        if stamp.is_none() {
+            tally.read_clock_for::<TIMED>();
+        }
+        tally.stats.record_reap(reaped as u32);
+        tally.tick();
+        self.is_fresh = reaped <= 1;
+    }
+
+    /// Reaps from the queues of several files.
+    #[cold]
+    #[inline(never)]
+    fn reap_files<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
+        let Self { queue, more, slots, free, tag_waits, .. } = self;
+        let more = more.as_mut().expect("several files");
+        let mut stamp = None;
+        let reaped = more.reap(queue, min as usize, max as usize, &mut |completion| {
+            let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
+            free.push(Free { slot: user_data as u32, buf });
+            let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
+            let slot = &slots[user_data as usize];
+            if let Some(ns) = tag_wait_ns {
+                tag_waits.record(ns);
+            }
+            match result {
+                Ok(moved) => {
+                    let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
+                    let buf = || free.last().and_then(|free| free.buf.as_deref());
+                    tally.end::<TIMED>(slot.op(), moved, latencies, || buf().unwrap_or_default());
+                }
+                Err(status) => tally.fail(slot.op(), IoError::Ended(status)),
             }
         });
         if stamp.is_none() {
@@ -448,7 +505,7 @@ mod tests {
 
     #[test]
     fn latencies_of_a_fixed_trace_are_exact() {
-        let op = Op { direction: Direction::Read, offset: 0, len: 4096 };
+        let op = Op { direction: Direction::Read, file: 0, offset: 0, len: 4096 };
         // Start, commit and reap time of each I/O, followed by clat and lat.
         for (start_ns, issued_ns, now_ns, expected) in [
             (1_000, 1_250, 9_000, [7_750, 8_000]),

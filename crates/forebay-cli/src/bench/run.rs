@@ -4,6 +4,7 @@
 //! There may be thousands of clones. So stacks are small, and each clone allocates everything it
 //! needs before the start, from which all clones measure their time.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -12,8 +13,9 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay::Disk;
-use forebay_fio::generator::Generator;
+use forebay_fio::generator::files::Files;
 use forebay_fio::generator::varied::Varied;
+use forebay_fio::generator::{Generator, Region};
 use forebay_fio::job::{Eta, JobList};
 use forebay_fio::verify::Stamp;
 
@@ -21,9 +23,11 @@ use super::cache;
 use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
-use super::plan::Target;
+use super::placement;
+use super::plan::{self, Target};
 use super::status::Status;
 use super::stop::Stop;
+use super::together::{self, Together};
 use super::trace;
 use super::worker::{Task, Worker};
 use crate::failure::Failure;
@@ -62,14 +66,28 @@ pub(super) fn run_on(
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
-    let run = Run { command, targets, opened, gauges: &gauges, chance, stop, has_series };
-    let mut outcomes = Vec::with_capacity(targets.len());
+    let gauges: Vec<_> = plan::clones(targets).map(|_| Gauge::default()).collect();
+    let together = Together::new(&command.jobs);
+    let run = Run {
+        command,
+        targets,
+        opened,
+        gauges: &gauges,
+        together: &together,
+        chance,
+        stop,
+        has_series,
+    };
+    let mut outcomes = Vec::with_capacity(gauges.len());
+    let mut first_target = 0;
     let stage = |target: &Target| command.jobs[target.job].stage;
-    for clones in targets.chunk_by(|a, b| stage(a) == stage(b)) {
-        if outcomes.is_empty() || !stop.is_set() {
-            let first = outcomes.len();
-            let stage = first..first + clones.len();
+    for of_stage in targets.chunk_by(|a, b| stage(a) == stage(b)) {
+        if outcomes.is_empty() || !stop.ends_stages() {
+            let stage = Stage {
+                targets: first_target..first_target + of_stage.len(),
+                first_clone: outcomes.len(),
+            };
+            first_target += of_stage.len();
             // An intermediate report includes the results of earlier stages.
             let before: Vec<Outcome> =
                 outcomes.iter().flatten().map(Outcome::without_logs).collect();
@@ -82,7 +100,28 @@ pub(super) fn run_on(
         }
     }
     let disks = look_at(&opened.disks);
+    unlink(command, targets);
     Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
+}
+
+/// Removes the regular files of jobs with `unlink`. Open disks keep them until they are closed.
+fn unlink(command: &JobList, targets: &[Target]) {
+    let wanted = |target: &&Target| command.jobs[target.job].files.unlink;
+    let paths: BTreeSet<_> = targets.iter().filter(wanted).filter_map(Target::path).collect();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        if let Err(error) = std::fs::remove_file(path) {
+            let path = path.display();
+            output::stderr(&format!("forebay: --unlink: cannot remove {path}: {error}\n"));
+        }
+    }
+}
+
+/// The targets of a stage.
+#[derive(Debug, Clone)]
+struct Stage {
+    targets: Range<usize>,
+    /// The number of its first clone among all clones.
+    first_clone: usize,
 }
 
 /// Returns the current state of the disks.
@@ -98,6 +137,7 @@ struct Run<'a> {
     targets: &'a [Target],
     opened: &'a Opened,
     gauges: &'a [Gauge],
+    together: &'a Together,
     chance: u64,
     stop: &'a Stop,
     has_series: bool,
@@ -107,29 +147,34 @@ impl Run<'_> {
     /// Runs these clones together.
     fn stage(
         &self,
-        streams: Range<usize>,
+        stage: Stage,
         show: &mut dyn FnMut(Vec<Outcome>),
     ) -> Result<Vec<Option<Outcome>>, Failure> {
-        let (jobs, targets) = (&self.command.jobs, &self.targets[streams.clone()]);
-        let gauges = &self.gauges[streams.clone()];
+        let (jobs, targets) = (&self.command.jobs, &self.targets[stage.targets.clone()]);
+        let nr_clones = plan::clones(targets).count();
+        let gauges = &self.gauges[stage.first_clone..stage.first_clone + nr_clones];
         // An earlier stage has filled the page cache too.
         cache::invalidate(jobs, targets);
         let gate = Gate::default();
         let (sender, events) = mpsc::channel();
-        let mut outcomes: Vec<Option<Outcome>> = targets.iter().map(|_| None).collect();
+        let mut outcomes: Vec<Option<Outcome>> = gauges.iter().map(|_| None).collect();
         thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(targets.len());
-            for (at, (target, gauge)) in targets.iter().zip(gauges).enumerate() {
+            let mut threads = Vec::with_capacity(nr_clones);
+            let mut first = stage.targets.start;
+            for (at, (targets, gauge)) in plan::clones(targets).zip(gauges).enumerate() {
                 let (sender, gate) = (sender.clone(), &gate);
-                let stream = streams.start + at;
+                let files = first..first + targets.len();
+                first = files.end;
                 let task = Task {
-                    job: &jobs[target.job],
-                    target,
-                    disk: &self.opened.disks[target.disk],
-                    owner: self.opened.owners[stream].as_ref(),
-                    region: self.opened.regions[stream],
+                    job: &jobs[targets[0].job],
+                    jobs,
+                    together: self.together,
+                    targets,
+                    disks: &self.opened.disks,
+                    owners: &self.opened.owners[files.clone()],
+                    regions: &self.opened.regions[files],
                     at,
-                    stream: stream as u64,
+                    stream: (stage.first_clone + at) as u64,
                     chance: self.chance,
                     stop: self.stop,
                     gauge,
@@ -143,7 +188,7 @@ impl Run<'_> {
                         // Threads that were already started wait at the gate, and the scope waits
                         // for them.
                         gate.open(None);
-                        return Err(cannot_start(targets.len(), threads.len(), &error));
+                        return Err(cannot_start(nr_clones, threads.len(), &error));
                     }
                 }
             }
@@ -154,7 +199,10 @@ impl Run<'_> {
                 let eta = is_shown(self.command.run.eta);
                 let display = Display::new(eta, self.command.run.eta_newline, jobs, targets);
                 let status = Status::new(self.command, targets, show);
-                await_finished(&events, &mut outcomes, self.stop, display, status, gauges);
+                let end = |outcome: &Outcome| {
+                    together::end_others(jobs, targets, gauges, outcome, self.stop);
+                };
+                await_finished(&events, &mut outcomes, self.stop, display, status, gauges, &end);
             }
             // The scope does not wait for thread-local destructors, in which the layer frees its
             // per-thread state.
@@ -203,6 +251,7 @@ fn await_finished(
     mut display: Display,
     mut status: Status<'_>,
     gauges: &[Gauge],
+    has_ended: &dyn Fn(&Outcome),
 ) {
     let started = Instant::now();
     let mut told_signal = false;
@@ -210,6 +259,7 @@ fn await_finished(
     while left > 0 {
         match events.recv_timeout(POLL) {
             Ok(Event::Finished(at, outcome)) => {
+                has_ended(&outcome);
                 outcomes[at] = Some(*outcome);
                 left -= 1;
             }
@@ -270,22 +320,46 @@ enum Event {
 
 /// Runs a clone on this thread.
 fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
-    let workload = task.job.workload(task.region, task.stream, task.chance);
+    let workload = task.job.workload(task.regions[0], task.stream, task.chance);
     let stamp = Stamp { seed: task.job.randseed, generation: task.chance };
+    let _running = task.together.running(task.targets[0].job);
+    let placed = placement::place(task.job, task.stream);
     let mut worker = Worker::new(&task, stamp);
-    // Two stream types with a loop each: jobs without varied I/O do not pay for it.
-    let (plain, varied) = match workload.variety {
-        None => (Some(Generator::new(&workload)), None),
-        Some(_) => (None, Some(Varied::new(&workload))),
+    if let Err(error) = placed {
+        worker.fail(error);
+    }
+    // Stream types with a loop each: jobs without varied I/O or several files do not pay for it.
+    let ops = match (&workload.variety, task.regions) {
+        (None, [_]) => Ops::Plain(Generator::new(&workload)),
+        (Some(_), [_]) => Ops::Varied(Varied::new(&workload)),
+        (_, regions) => Ops::Files(files(&task, regions)),
     };
     // Sending fails only if the main thread has panicked; then nothing is left to do.
     let _ = sender.send(Event::Ready);
     let Some(start) = gate.wait() else { return };
-    match (plain, varied) {
-        (Some(ops), _) => worker.run(start, ops),
-        (None, Some(ops)) => worker.run(start, ops),
-        (None, None) => {}
+    let quit = || task.stop.is_set() || task.gauge.is_quit();
+    let start = task.together.wait(task.jobs, task.targets[0].job, start, quit);
+    match ops {
+        Ops::Plain(ops) => worker.run(start, ops),
+        Ops::Varied(ops) => worker.run(start, ops),
+        Ops::Files(ops) => worker.run(start, ops),
     }
     let outcome = task.outcome(worker.finish());
     let _ = sender.send(Event::Finished(task.at, Box::new(outcome)));
+}
+
+/// The stream of I/Os of a clone.
+#[derive(Debug)]
+enum Ops {
+    Plain(Generator),
+    Varied(Varied),
+    Files(Files),
+}
+
+/// Returns the stream over several files.
+fn files(task: &Task<'_>, regions: &[Region]) -> Files {
+    let job = task.job;
+    let workload = |&region: &Region| job.workload(region, task.stream, task.chance);
+    let workloads: Vec<_> = regions.iter().map(workload).collect();
+    Files::new(&workloads, &job.files.service, job.files.openfiles, job.io_bytes(regions))
 }

@@ -11,7 +11,7 @@ use forebay_fio::report::JobReport;
 
 use super::gauge::Gauge;
 use super::outcome::Outcome;
-use super::plan::Target;
+use super::plan::{self, Target};
 
 /// The delay after an interval until the copies are collected.
 const GRACE: Duration = Duration::from_millis(50);
@@ -45,22 +45,23 @@ impl<'a> Status<'a> {
 
     /// Prints a report: final figures of clones that have ended, published ones of the others.
     pub(super) fn show(&mut self, gauges: &[Gauge], outcomes: &[Option<Outcome>]) {
-        let clones = self.targets.iter().zip(gauges).zip(outcomes);
-        let clones = clones.map(|((target, gauge), outcome)| match outcome {
+        let clones = plan::clones(self.targets).zip(gauges).zip(outcomes);
+        let clones = clones.map(|((targets, gauge), outcome)| match outcome {
             Some(ended) => ended.without_logs(),
-            None => self.running(target, gauge),
+            None => self.running(targets, gauge),
         });
         let clones = clones.collect();
         (self.show)(clones);
     }
 
-    fn running(&self, target: &Target, gauge: &Gauge) -> Outcome {
+    fn running(&self, targets: &[Target], gauge: &Gauge) -> Outcome {
+        let target = &targets[0];
         let job = &self.command.jobs[target.job];
         let (stats, elapsed_ns) = gauge.snapshot();
         Outcome {
             job: target.job,
             clone: target.clone,
-            disk: target.disk,
+            disks: plan::disks_of(targets),
             report: JobReport {
                 name: job.name.clone(),
                 jobs: 1,

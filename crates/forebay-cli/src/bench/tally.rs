@@ -2,10 +2,10 @@
 //! that ended it.
 
 pub(super) mod pauses;
+mod rate_check;
 
 use std::cell::Cell;
 use std::hint::cold_path;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay::{Disk, IoError};
@@ -18,9 +18,12 @@ use forebay_fio::verify::{Format, Stamp};
 use rustix::io::Errno;
 
 use self::pauses::Pauses;
+use self::rate_check::RateCheck;
 use super::gauge::Gauge;
+use super::plan::disk_name;
 use super::series::Series;
 use super::stop::Stop;
+use super::together::FlowShare;
 use super::usage;
 use super::written::Written;
 
@@ -28,7 +31,8 @@ use super::written::Written;
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     pub(super) job: &'a Job,
-    pub(super) disk: &'a Disk,
+    /// The disk of each file.
+    pub(super) disks: Vec<&'a Disk>,
     pub(super) gauge: &'a Gauge,
     pub(super) stop: &'a Stop,
     /// The logs, if the job writes any.
@@ -37,6 +41,10 @@ pub(super) struct Tally<'a> {
     pub(super) series: Option<Box<Series>>,
     /// Work between submissions, if the job has options for it.
     pub(super) pauses: Option<Box<Pauses>>,
+    /// The part of the clone in its flow, if it has one.
+    pub(super) flow: Option<FlowShare>,
+    /// The check of `rate_min`, if the job has one.
+    rate_check: Option<Box<RateCheck>>,
     /// Whether work may be due before the next submission.
     pub(super) is_pause_due: bool,
     /// Whether each write gets newly generated data.
@@ -50,8 +58,6 @@ pub(super) struct Tally<'a> {
     pub(super) thread: u16,
     /// The number of the next verified write.
     pub(super) numbers: Cell<u16>,
-    /// Where bad blocks are written to: a path to which the offset is added.
-    pub(super) dump_to: Option<PathBuf>,
     /// Which data reads must find.
     pub(super) check: Check,
     /// The blocks to read back.
@@ -106,7 +112,7 @@ impl<'a> Tally<'a> {
     /// Returns an empty state.
     pub(super) fn new(
         job: &'a Job,
-        disk: &'a Disk,
+        disks: Vec<&'a Disk>,
         stop: &'a Stop,
         gauge: &'a Gauge,
         stamp: Stamp,
@@ -116,12 +122,14 @@ impl<'a> Tally<'a> {
         let status_ns = status.map_or(u64::MAX, ns);
         Self {
             job,
-            disk,
+            disks,
             gauge,
             stop,
             logs: Logs::new(&job.logs, &job.measures),
             series: None,
             pauses: None,
+            flow: None,
+            rate_check: RateCheck::new(job),
             is_pause_due: false,
             fills: job.verify || job.checks.refill_buffers,
             is_watchful: false,
@@ -129,7 +137,6 @@ impl<'a> Tally<'a> {
             format: job.format(),
             thread,
             numbers: Cell::new(0),
-            dump_to: None,
             check: Check::Nothing,
             written: None,
             origin_ns: forebay::now_ns(),
@@ -214,6 +221,7 @@ impl<'a> Tally<'a> {
         self.error.is_some()
             || (self.now_ns >= self.event_ns && self.meet_event())
             || self.stop.is_set()
+            || self.gauge.is_quit()
     }
 
     pub(super) fn event_ns(&self) -> u64 {
@@ -234,8 +242,9 @@ impl<'a> Tally<'a> {
         {
             logs.close_window(self.now_ns, false);
         }
+        self.check_rate();
         self.event_ns = self.next_event_ns();
-        self.now_ns >= self.end_ns
+        self.now_ns >= self.end_ns || self.error.is_some()
     }
 
     /// Adds the time since the start of the phase to the runtime of each direction with I/O.
@@ -260,7 +269,8 @@ impl<'a> Tally<'a> {
 
     fn next_event_ns(&self) -> u64 {
         let log_ns = self.logs.as_ref().map_or(u64::MAX, |logs| logs.window_end_ns());
-        self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns)
+        let rate_ns = self.rate_check.as_ref().map_or(u64::MAX, |check| check.at_ns());
+        self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns).min(rate_ns)
     }
 
     /// Ends the ramp: all counts restart.
@@ -372,23 +382,31 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Makes a sync for `fsync` or `fdatasync` and counts it, with `in_flight` I/Os beside it.
-    pub(super) fn periodic_sync(&mut self, sync: Sync, in_flight: u32) {
+    /// Makes a sync of a file for `fsync` or `fdatasync` and counts it, with `in_flight` I/Os
+    /// beside it.
+    pub(super) fn periodic_sync(&mut self, sync: Sync, file: u16, in_flight: u32) {
         let start_ns = self.read_clock();
-        self.sync(sync);
+        self.sync(sync, file);
         if self.error.is_none() {
             let ns = self.read_clock() - start_ns;
             self.stats.record_sync(in_flight + 1, ns);
         }
     }
 
-    pub(super) fn sync(&mut self, sync: Sync) {
+    /// Makes a sync of each file.
+    pub(super) fn sync_all(&mut self, sync: Sync) {
+        (0..self.disks.len()).for_each(|file| self.sync(sync, file as u16));
+    }
+
+    fn sync(&mut self, sync: Sync, file: u16) {
+        let disk = self.disks[usize::from(file)];
         let (name, result) = match sync {
-            Sync::Data => ("flush", self.disk.flush()),
-            Sync::All => ("fsync", self.disk.fsync()),
+            Sync::Data => ("flush", disk.flush()),
+            Sync::All => ("fsync", disk.fsync()),
         };
         if let Err(error) = result {
-            let message = format!("{name}: {error}{}", self.why());
+            let (place, why) = (self.place(file), self.why(file));
+            let message = format!("{name}{place}: {error}{why}");
             self.error.get_or_insert(JobError { errno: error.errno(), message });
         }
     }
@@ -396,8 +414,9 @@ impl<'a> Tally<'a> {
     /// Records an error; the first one ends the job.
     #[cold]
     pub(super) fn fail(&mut self, op: Op, error: IoError) {
-        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
-        let message = format!("{word} of {len} bytes at offset {offset}: {error}{}", self.why());
+        let (word, Op { len, offset, file, .. }) = (op.direction.word(), op);
+        let (place, why) = (self.place(file), self.why(file));
+        let message = format!("{word} of {len} bytes at offset {offset}{place}: {error}{why}");
         self.error.get_or_insert(JobError { errno: error.errno(), message });
     }
 
@@ -407,14 +426,24 @@ impl<'a> Tally<'a> {
         let (word, Op { len, offset, .. }) = (op.direction.word(), op);
         let (took, max) = (lat_ns / 1000, max_ns / 1000);
         let message = format!(
-            "{word} of {len} bytes at offset {offset} took {took} us, and --max_latency is {max} us"
+            "{word} of {len} bytes at offset {offset}{} took {took} us, and --max_latency is {max} us",
+            self.place(op.file)
         );
         self.error.get_or_insert(JobError { errno: Errno::TIMEDOUT.raw_os_error(), message });
     }
 
+    /// Returns the name of a file for an error message, if the job has several.
+    pub(super) fn place(&self, file: u16) -> String {
+        match self.disks.len() {
+            1 => String::new(),
+            _ => format!(" of {}", disk_name(&self.disks[usize::from(file)].info().spec)),
+        }
+    }
+
     /// Returns why the device has failed, if it has and reports a reason.
-    fn why(&self) -> String {
-        self.disk.failure().map_or_else(String::new, |why| format!(" ({why})"))
+    fn why(&self, file: u16) -> String {
+        let failure = self.disks[usize::from(file)].failure();
+        failure.map_or_else(String::new, |why| format!(" ({why})"))
     }
 
     /// Reports a transfer of no bytes: the end of the file is inside the region. As in fio's
@@ -423,11 +452,12 @@ impl<'a> Tally<'a> {
     #[cold]
     fn fail_empty(&mut self, op: Op) {
         let message = format!(
-            "{} of {} bytes at offset {}: no bytes were transferred; the file or device has become \
-             smaller since the start",
+            "{} of {} bytes at offset {}{}: no bytes were transferred; the file or device has \
+             become smaller since the start",
             op.direction.word(),
             op.len,
-            op.offset
+            op.offset,
+            self.place(op.file)
         );
         self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
     }

@@ -17,16 +17,16 @@ use forebay_fio::verify::Stamp;
 
 use super::cache;
 use super::calls::Calls;
-use super::dump;
 use super::gauge::{Gauge, Phase};
 use super::outcome::Outcome;
-use super::plan::Target;
+use super::plan::{self, Target};
 use super::priority::Prioritiser;
 use super::queued::Queued;
 use super::series::Series;
 use super::stop::Stop;
 use super::tally::pauses::Pauses;
 use super::tally::{Check, Sync, Tally, ns};
+use super::together::Together;
 use super::usage;
 use super::written::Written;
 use crate::output;
@@ -35,11 +35,17 @@ use crate::output;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task<'a> {
     pub(super) job: &'a Job,
-    pub(super) target: &'a Target,
-    pub(super) disk: &'a Disk,
-    /// The owner of its I/O, if it has limits or a weight.
-    pub(super) owner: Option<&'a Owner>,
-    pub(super) region: Region,
+    /// All jobs.
+    pub(super) jobs: &'a [Job],
+    pub(super) together: &'a Together,
+    /// Its targets, one for each file.
+    pub(super) targets: &'a [Target],
+    /// All disks of the run.
+    pub(super) disks: &'a [Disk],
+    /// For each file, the owner of its I/O, if it has limits or a weight.
+    pub(super) owners: &'a [Option<Owner>],
+    /// The part of each file.
+    pub(super) regions: &'a [Region],
     /// Index within the stage.
     pub(super) at: usize,
     /// Number among all clones.
@@ -52,14 +58,20 @@ pub(super) struct Task<'a> {
     pub(super) has_series: bool,
 }
 
-impl Task<'_> {
+impl<'a> Task<'a> {
+    /// Returns the disk of each file, with the owner of the I/O on it.
+    fn disks(&self) -> impl Iterator<Item = (&'a Disk, Option<&'a Owner>)> {
+        let disks = self.targets.iter().map(|target| &self.disks[target.disk]);
+        disks.zip(self.owners.iter().map(Option::as_ref))
+    }
+
     /// Returns the outcome of the clone, from what its worker measured.
     pub(super) fn outcome(&self, finished: Finished) -> Outcome {
         let Finished { stats, error, tag_waits, elapsed_ns, logs, series } = finished;
         Outcome {
-            job: self.target.job,
-            clone: self.target.clone,
-            disk: self.target.disk,
+            job: self.targets[0].job,
+            clone: self.targets[0].clone,
+            disks: plan::disks_of(self.targets),
             report: JobReport {
                 name: self.job.name.clone(),
                 jobs: 1,
@@ -84,8 +96,8 @@ pub(super) struct Worker<'a> {
     tally: Tally<'a>,
     method: IoMethod,
     stream: u64,
-    /// The path of the file, if its page cache is used.
-    cached: Option<PathBuf>,
+    /// The paths of the files whose page cache is used.
+    cached: Vec<PathBuf>,
 }
 
 /// The I/O method.
@@ -113,23 +125,31 @@ pub(super) struct Finished {
 impl<'a> Worker<'a> {
     /// Allocates everything for [`Worker::run`].
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
-        let &Task { job, disk, owner, region, stop, gauge, stream, status, .. } = task;
-        let cached = task.target.path().filter(|_| !task.target.is_direct());
+        let &Task { job, regions, stop, gauge, stream, status, .. } = task;
+        let cached = task.targets.iter().filter(|target| !target.is_direct());
+        let cached = cached.filter_map(Target::path).collect();
         let priorities = Prioritiser::new(job, stream, task.chance);
+        let disks: Vec<_> = task.disks().collect();
         let method = match job.is_blocking() {
-            true => IoMethod::Calls(Calls::new(job, disk, owner, priorities)),
-            false => IoMethod::Queued(Box::new(Queued::new(job, disk, owner, priorities))),
+            true => IoMethod::Calls(Calls::new(job, &disks, priorities)),
+            false => IoMethod::Queued(Box::new(Queued::new(job, &disks, priorities))),
         };
         let thread = (stream as u16).wrapping_add(1);
-        let mut tally = Tally::new(job, disk, stop, gauge, stamp, thread, status);
-        tally.dump_to = Some(dump::prefix(&task.target.name())).filter(|_| job.checks.dump);
+        let disks = disks.into_iter().map(|(disk, _)| disk).collect();
+        let mut tally = Tally::new(job, disks, stop, gauge, stamp, thread, status);
+        tally.flow = task.together.share(job);
         if task.has_series {
             tally.series = Some(Box::new(Series::new(|direction| job.rw.has(direction))));
         }
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
-            tally.written = Some(Written::none(region, job));
+            tally.written = Some(Written::none(regions, job));
         }
         Self { tally, method, stream, cached }
+    }
+
+    /// Records an error, with which the job ends before its first I/O.
+    pub(super) fn fail(&mut self, error: JobError) {
+        self.tally.error.get_or_insert(error);
     }
 
     /// Runs the whole job, once per loop: its workload, a final flush, and reading back. All times
@@ -177,13 +197,11 @@ impl<'a> Worker<'a> {
         };
         self.tally.gauge.enter(Phase::Verify);
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
-        if let Some(path) = &self.cached {
-            // Reads must come from the device, so cached data have to be written to it first.
-            if !job.checks.only && !flush {
-                self.tally.sync(Sync::Data);
-            }
-            cache::forget(path);
+        // Reads must come from the device, so cached data have to be written to it first.
+        if !self.cached.is_empty() && !job.checks.only && !flush {
+            self.tally.sync_all(Sync::Data);
         }
+        self.cached.iter().for_each(|path| cache::forget(path));
         self.tally.pauses = None;
         self.phase(&mut written.reads().peekable(), u64::MAX, false);
         written.clear();
@@ -224,7 +242,7 @@ impl<'a> Worker<'a> {
     fn phase(&mut self, ops: &mut impl Stream, end_ns: u64, flush: bool) {
         let backlog = Some(self.tally.job.checks.backlog).filter(|&backlog| backlog > 0);
         let tally = &mut self.tally;
-        tally.is_pause_due = false;
+        tally.is_pause_due = tally.flow.is_some() && tally.pauses.is_some();
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
@@ -239,7 +257,7 @@ impl<'a> Worker<'a> {
         let tally = &mut self.tally;
         if flush && tally.error.is_none() {
             // fio does not count this flush.
-            tally.sync(Sync::All);
+            tally.sync_all(Sync::All);
         }
         tally.read_clock();
         tally.gauge.set(&tally.stats);

@@ -12,11 +12,20 @@ pub(super) enum Written {
     Blocks { region: Region, bs: u32, bits: Vec<u64> },
     /// Offset and length of each piece, if sizes vary. Overwritten pieces are removed.
     Pieces(BTreeMap<u64, u32>),
+    /// The blocks of several files.
+    Files(Vec<Self>),
 }
 
 impl Written {
-    /// Returns the empty set for `region`.
-    pub(super) fn none(region: Region, job: &Job) -> Self {
+    /// Returns the empty set for these regions, one of each file.
+    pub(super) fn none(regions: &[Region], job: &Job) -> Self {
+        match *regions {
+            [region] => Self::of_one(region, job),
+            _ => Self::Files(regions.iter().map(|&region| Self::of_one(region, job)).collect()),
+        }
+    }
+
+    fn of_one(region: Region, job: &Job) -> Self {
         match job.variety {
             Some(_) => Self::Pieces(BTreeMap::new()),
             None => {
@@ -53,6 +62,7 @@ impl Written {
                 }
                 pieces.insert(begin, op.len);
             }
+            Self::Files(files) => files[usize::from(op.file)].insert(op),
         }
     }
 
@@ -61,6 +71,7 @@ impl Written {
         match self {
             Self::Blocks { bits, .. } => bits.iter().all(|&bits| bits == 0),
             Self::Pieces(pieces) => pieces.is_empty(),
+            Self::Files(files) => files.iter().all(Self::is_empty),
         }
     }
 
@@ -69,6 +80,7 @@ impl Written {
         match self {
             Self::Blocks { bits, .. } => bits.fill(0),
             Self::Pieces(pieces) => pieces.clear(),
+            Self::Files(files) => files.iter_mut().for_each(Self::clear),
         }
     }
 
@@ -76,26 +88,40 @@ impl Written {
     pub(super) fn take(&mut self, max: u64) -> Vec<Op> {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let ops: Vec<_> = self.reads().take(max).collect();
-        for op in &ops {
-            match self {
-                Self::Blocks { region, bs, bits } => {
-                    let block = (op.offset - region.offset) / u64::from(*bs);
-                    bits[(block / 64) as usize] &= !(1 << (block % 64));
-                }
-                Self::Pieces(pieces) => {
-                    pieces.remove(&op.offset);
-                }
-            }
-        }
+        ops.iter().for_each(|op| self.remove(op));
         ops
     }
 
-    /// Returns reads of all written blocks, by offset.
+    fn remove(&mut self, op: &Op) {
+        match self {
+            Self::Blocks { region, bs, bits } => {
+                let block = (op.offset - region.offset) / u64::from(*bs);
+                bits[(block / 64) as usize] &= !(1 << (block % 64));
+            }
+            Self::Pieces(pieces) => {
+                pieces.remove(&op.offset);
+            }
+            Self::Files(files) => files[usize::from(op.file)].remove(op),
+        }
+    }
+
+    /// Returns reads of all written blocks, file by file and by offset.
     pub(super) fn reads(&self) -> impl Iterator<Item = Op> + '_ {
-        let read = |offset, len| Op { direction: Direction::Read, offset, len };
+        let files = match self {
+            Self::Files(files) => files.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let files = (0..).zip(files);
+        files.flat_map(|(file, one)| one.reads_of_one().map(move |op| Op { file, ..op }))
+    }
+
+    fn reads_of_one(&self) -> impl Iterator<Item = Op> + '_ {
+        let read = |offset, len| Op { direction: Direction::Read, file: 0, offset, len };
         let (blocks, pieces) = match self {
             Self::Blocks { region, bs, bits } => (Some((region, *bs, bits)), None),
             Self::Pieces(pieces) => (None, Some(pieces)),
+            // Files are not nested.
+            Self::Files(_) => (None, None),
         };
         let blocks = blocks.into_iter().flat_map(move |(region, bs, bits)| {
             let blocks = bits.iter().zip(0_u64..).flat_map(|(&bits, word)| {
@@ -113,7 +139,7 @@ mod tests {
     use super::*;
 
     fn write(offset: u64, len: u32) -> Op {
-        Op { direction: Direction::Write, offset, len }
+        Op { direction: Direction::Write, file: 0, offset, len }
     }
 
     #[test]

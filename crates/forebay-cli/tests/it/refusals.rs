@@ -19,23 +19,15 @@ fn check(args: &str, code: i32, message: &str) {
 fn unknown_options_get_the_nearest_one() {
     check("--name=a --iodpth=4", 2, "unknown option --iodpth; did you mean --iodepth?");
     check(
-        "--name=a --rate_min=4k",
+        "--name=a --lockfile=exclusive",
         2,
-        "--rate_min: forebay does not support this fio option; check the figures of the report \
-         (--output-format=json); a job does not end because it is too slow",
+        "--lockfile: forebay does not support this fio option; jobs do not lock files",
     );
     check(
-        "--name=a --unlink=1",
+        "--name=a --unlink_each_loop=1",
         2,
-        "--unlink: forebay does not support this fio option; files stay for the next run; remove \
-         them in a shell afterwards",
-    );
-    check(
-        "--name=a --fallocate=none",
-        2,
-        "--fallocate: forebay does not support this fio option; the space of new files is \
-         allocated before the start; for a file without allocated space, create it with truncate \
-         -s SIZE FILE",
+        "--unlink_each_loop: forebay does not support this fio option; run the command in a shell \
+         before or after forebay",
     );
     check(
         "--name=a --unit_base=1",
@@ -62,9 +54,10 @@ fn bad_values_are_refused_with_the_accepted_ones() {
          randwrite, rw, readwrite, randrw, trim, randtrim)",
     );
     check(
-        "--name=a --ioengine=mmap",
+        "--name=a --ioengine=rdma --verb=read",
         2,
-        "--ioengine=mmap: unknown value 'mmap' (accepted: libaio, io_uring, psync, sync, null)",
+        "--ioengine=rdma: forebay has no such engine (accepted: libaio, io_uring, psync, sync, \
+         vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
     );
     check("--name=a --time_based", 2, "a: --time_based needs --runtime");
     check(
@@ -78,7 +71,7 @@ fn bad_values_are_refused_with_the_accepted_ones() {
 #[test]
 fn all_wrong_options_are_reported_at_once() {
     let folder = folder();
-    let text = "[a]\nfilename=ram:1M\nrw=raed\nnrfiles=2\n";
+    let text = "[a]\nfilename=ram:1M\nrw=raed\nlockfile=readwrite\n";
     std::fs::write(folder.path().join("a.fio"), text).expect("a file");
     let output = bench(&folder, "--iodpth=4 --compare=fio --compare-pairs=0 a.fio");
     let expected = "forebay: --compare-pairs=0: unknown value '0' (accepted: a number from 1 to \
@@ -87,9 +80,8 @@ fn all_wrong_options_are_reported_at_once() {
                     forebay: a.fio:3:4: rw=raed: unknown value 'raed'; did you mean 'read'? \
                     (accepted: read, write, randread, randwrite, rw, readwrite, randrw, trim, \
                     randtrim)\n  3 | rw=raed\n    |    ^^^^\n\
-                    forebay: a.fio:4:1: nrfiles: forebay does not support this fio option; a job \
-                    has one file or device; write one job for each\n  4 | nrfiles=2\n    \
-                    | ^^^^^^^\n";
+                    forebay: a.fio:4:1: lockfile: forebay does not support this fio option; jobs \
+                    do not lock files\n  4 | lockfile=readwrite\n    | ^^^^^^^^\n";
     assert_eq!((stderr(&output).as_str(), output.status.code()), (expected, Some(2)));
 }
 
@@ -273,12 +265,12 @@ fn unknown_host_is_named_with_the_remedy() {
 }
 
 #[test]
-fn one_job_takes_one_file() {
+fn mistyped_driver_is_not_a_list_of_files() {
     check(
         "--name=a --filename=rma:1M",
         2,
-        "a: --filename=rma:1M: `rma` is not a driver, and a job has one file, so `:` cannot \
-         separate several; a colon in a name is written `\\:`; did you mean the driver `ram`?",
+        "a: --filename=rma:1M: `rma` is not a driver; did you mean the driver `ram`? For files of \
+         these names, write ./rma:1M",
     );
     let folder = folder();
     let output = bench(&folder, r"--name=a --rw=write --size=4k --filename=one\:name");

@@ -125,13 +125,12 @@ fn argument_that_is_no_option_is_refused() {
 #[test]
 fn all_errors_are_reported_at_once() {
     check_error(
-        "--name=a --iodpth 4 --rw=raed --name=b --time_based --rate_min=1k --name=c --bs=4z \
+        "--name=a --iodpth 4 --rw=raed --name=b --time_based --lockfile=exclusive --name=c --bs=4z \
          --runtime=1s",
         "unknown option --iodpth; did you mean --iodepth?\n\
          --rw=raed: unknown value 'raed'; did you mean 'read'? (accepted: read, write, \
          randread, randwrite, rw, readwrite, randrw, trim, randtrim)\n\
-         --rate_min: forebay does not support this fio option; check the figures of the report \
-         (--output-format=json); a job does not end because it is too slow\n\
+         --lockfile: forebay does not support this fio option; jobs do not lock files\n\
          --bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = \
          1024 and ki = 1000, or up to three: read,write,trim)",
     );
@@ -161,10 +160,10 @@ fn a_list_of_errors_has_an_end() {
 
 #[test]
 fn unsupported_options_are_accepted_with_values_that_switch_them_off() {
-    let args = "--name=a --verify_state_save=0 --continue_on_error=none --io_submit_mode=inline";
+    let args = "--name=a --verify_state_save=0 --continue_on_error=none --hipri=0";
     assert!(run(args).warnings.is_empty());
     assert!(parse_all("--name=a --verify_state_save=1").is_err());
-    assert!(parse_all("--name=a --exitall --exitall=0").is_err(), "a flag that is on");
+    assert!(parse_all("--name=a --hipri --hipri=0").is_err(), "a flag that is on");
 }
 
 #[test]

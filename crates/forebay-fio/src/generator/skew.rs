@@ -44,7 +44,7 @@ pub enum ZoneLen {
 
 /// Draws blocks of a region by a distribution.
 #[derive(Debug, Clone)]
-pub(super) struct Skew {
+pub struct Skew {
     blocks: u64,
     shape: Shape,
     scatter: Permutation,
@@ -71,7 +71,7 @@ enum Shape {
 
 impl Skew {
     /// Draws from `blocks` blocks of `block_bytes` bytes.
-    pub(super) fn new(
+    pub(crate) fn new(
         distribution: &Distribution,
         blocks: u64,
         block_bytes: u64,
@@ -96,7 +96,7 @@ impl Skew {
         Self { blocks, shape, scatter: Permutation::new(blocks, &mut draws), draws }
     }
 
-    pub(super) fn draw(&mut self) -> u64 {
+    pub(crate) fn draw(&mut self) -> u64 {
         let (blocks, n) = (self.blocks, self.blocks as f64);
         let rank = match &self.shape {
             Shape::Even => return self.draws.below(blocks),

@@ -176,7 +176,7 @@ impl Stream for Varied {
         self.last[direction.index()] = (offset, offset + u64::from(len));
         self.left_ios -= 1;
         self.left_bytes = self.left_bytes.saturating_sub(len.into());
-        Some(Op { direction, offset: self.region.offset + offset, len })
+        Some(Op { direction, file: 0, offset: self.region.offset + offset, len })
     }
 }
 

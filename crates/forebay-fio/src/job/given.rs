@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::generator::Pattern;
-use crate::job::{Checks, Engine, Load};
+use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -30,6 +30,10 @@ pub struct Given {
     pub time_based: Option<bool>,
     pub direct: Option<bool>,
     pub filename: Option<String>,
+    pub files: Box<FileOptions>,
+    pub control: Box<Control>,
+    pub placement: Box<Placement>,
+    pub remote: Box<Remote>,
     pub ioengine: Option<Engine>,
     pub fixedbufs: Option<bool>,
     pub sqthread_poll: Option<bool>,
@@ -64,4 +68,27 @@ pub struct Given {
     pub policies: Vec<(&'static str, String)>,
     /// Limits and the weight of the job as an owner of I/O, passed on unchanged.
     pub owner: Vec<(&'static str, String)>,
+}
+
+impl Given {
+    /// Returns the warnings about options that have no effect, or not that of fio.
+    pub(super) fn warnings(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.files.warning(self.filename.as_deref()));
+        warnings.extend(self.ioengine.and_then(Engine::note));
+        let control = &self.control;
+        let without_flow =
+            [("flow_id", control.flow_id != 0), ("flow_sleep", !control.flow_sleep.is_zero())];
+        for (name, _) in without_flow.into_iter().filter(|&(_, on)| on && control.flow == 0) {
+            warnings.push(format!("--{name} has no effect without --flow"));
+        }
+        if control.offload && self.ioengine.is_some_and(Engine::is_blocking) {
+            warnings.push(
+                "--io_submit_mode=offload has no effect: the engine makes blocking calls, one at \
+                 a time"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::generator::Region;
 use crate::generator::sizes::SizeRule;
-use crate::job::Job;
+use crate::job::{Extent, Job};
 use crate::units::Size;
 
 /// Why a job does not fit its device.
@@ -48,14 +48,23 @@ impl Job {
     ///
     /// [`RegionError`] if it ends after the end of the device or is smaller than a block.
     pub fn region(&self, capacity: u64) -> Result<Region, RegionError> {
-        let offset = self.offset.of(capacity);
+        self.region_of(&self.extent(0, 0, 1, Some(capacity)), capacity)
+    }
+
+    /// Returns the region for one part of a device of `capacity` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::region`].
+    pub fn region_of(&self, extent: &Extent, capacity: u64) -> Result<Region, RegionError> {
+        let offset = extent.start(capacity);
         // A percentage seldom hits a block; an offset in bytes is taken as it is.
-        let offset = match self.offset {
-            Size::Bytes(_) => offset,
-            Size::Percent(_) => offset - offset % u64::from(self.bs),
+        let offset = match extent.fixed_start() {
+            Some(_) => offset,
+            None => offset - offset % u64::from(self.bs),
         };
         let rest = capacity.saturating_sub(offset);
-        let asked = match self.size {
+        let asked = match extent.size {
             None | Some(Size::Bytes(0)) => rest,
             Some(Size::Bytes(bytes)) => bytes,
             Some(percent) => percent.of(capacity).min(rest),

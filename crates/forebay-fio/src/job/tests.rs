@@ -16,7 +16,7 @@ fn the_defaults_are_those_of_fio() {
     assert_eq!((job.runtime, job.time_based, job.direct), (None, false, None));
     assert_eq!((job.randseed, job.randrepeat, job.do_verify), (0x89, true, true));
     assert_eq!((job.invalidate, job.allow_mounted_write), (true, false));
-    assert_eq!(job.default_filename(2), "j.2.0");
+    assert_eq!(job.default_filenames(2), ["j.2.0"]);
 }
 
 #[test]

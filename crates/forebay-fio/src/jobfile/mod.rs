@@ -18,6 +18,7 @@ use crate::assembly::{Assembly, is_global, is_job_name};
 use crate::errors::{CommandErrors, JobFileError, Place, Problem, UsageError};
 use crate::host::Host;
 use crate::job::JobList;
+use crate::logs::JOB_NAME;
 use crate::options::{self, Found};
 use crate::origin::{FilePlace, Source};
 
@@ -248,10 +249,11 @@ impl Reader<'_> {
         if matches!(found, Found::Supported(spec) if spec.is_of_run()) {
             return Err(wrong(UsageError::RunOption { name: name.to_owned() }));
         }
-        let bare = value.is_none();
+        let bare = value.is_none() && !found.is_log();
         let value = match value {
             Some(value) => expand::keywords(value, self.host).map_err(|p| (whole.clone(), p))?,
             None if found.is_flag() => "1".to_owned(),
+            None if found.is_log() => JOB_NAME.to_owned(),
             None => {
                 let (name, accepted) = (name.to_owned(), found.accepted());
                 return Err(wrong(UsageError::MissingValue { name, accepted }));

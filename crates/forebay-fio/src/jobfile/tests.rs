@@ -230,12 +230,21 @@ fn a_value_that_a_variable_leaves_empty_names_the_variable() {
 }
 
 #[test]
+fn log_without_a_value_has_the_name_of_the_job() {
+    let text = "[global]\nwrite_bw_log\n[a]\nwrite_lat_log\n[b]\nwrite_bw_log=x\n";
+    let jobs = parse_files(&[("a.fio", text)]).expect("two jobs").jobs;
+    let logs = |at: usize| (jobs[at].logs.bw.as_deref(), jobs[at].logs.lat.as_deref());
+    assert_eq!(logs(0), (Some("a"), Some("a")));
+    assert_eq!(logs(1), (Some("x"), None));
+}
+
+#[test]
 fn all_errors_of_all_files_are_reported_at_once() {
     let files = [
         (
             "a.fio",
             "bs=4k\niodepth=2\n[a]\niodpth=4\ninclude b.fio\ninclude none.fio\n[b\nrw=x\n[c]\n\
-          time_based\n[d]\nruntim=1s\ntime_based\nrate_min=4k\n",
+          time_based\n[d]\nruntim=1s\ntime_based\nlockfile=exclusive\n",
         ),
         ("b.fio", "bs 4k\n[x]\nrw=never read\n"),
     ];
@@ -255,8 +264,7 @@ fn all_errors_of_all_files_are_reported_at_once() {
         "a.fio:7:1: a section header starts with [ and ends with ], with nothing after it",
         "a.fio:9:1: c: --time_based needs --runtime",
         "a.fio:12:1: unknown option runtim; did you mean runtime?",
-        "a.fio:14:1: rate_min: forebay does not support this fio option; check the figures of the \
-         report (--output-format=json); a job does not end because it is too slow",
+        "a.fio:14:1: lockfile: forebay does not support this fio option; jobs do not lock files",
     ];
     assert_eq!(first_lines, expected);
 }

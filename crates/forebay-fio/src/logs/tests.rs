@@ -16,7 +16,7 @@ fn options(avg_msec: u64, offset: bool) -> LogOptions {
 }
 
 fn op(direction: Direction) -> Op {
-    Op { direction, offset: 8192, len: 4096 }
+    Op { direction, file: 0, offset: 8192, len: 4096 }
 }
 
 fn sample(now_ms: u64, clat_ns: u64) -> Sample {

@@ -11,24 +11,37 @@ const COLUMNS: usize = 96;
 #[rustfmt::skip]
 const GROUPS: &[(&str, &[&str])] = &[
     ("Jobs and devices", &[
-        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "stonewall",
-        "new_group", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
+        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "invalidate",
+        "allow_mounted_write", "fixedbufs", "sqthread_poll", "uri", "pool", "rbdname", "clientname",
+    ]),
+    ("Order and ends of jobs", &[
+        "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
+        "flow_id", "flow_sleep",
+    ]),
+    ("Processors and memory", &[
+        "cpus_allowed", "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy",
+        "nice",
+    ]),
+    ("Files", &[
+        "directory", "filename_format", "nrfiles", "opendir", "filesize", "openfiles",
+        "file_service_type", "create_on_open", "allow_file_create", "fallocate", "file_append",
+        "unlink",
     ]),
     ("Access pattern", &[
         "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread", "rwmixwrite",
         "norandommap", "randseed", "randrepeat",
     ]),
     ("Sizes", &[
-        "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset", "io_size",
-        "number_ios", "loops",
+        "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset",
+        "offset_increment", "io_size", "number_ios", "loops",
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",
         "iodepth_low", "serialize_overlap",
     ]),
     ("Time and rate", &[
-        "runtime", "time_based", "max_latency",
-        "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
+        "runtime", "time_based", "max_latency", "ramp_time", "startdelay", "rate", "rate_iops",
+        "rate_process", "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
     ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),

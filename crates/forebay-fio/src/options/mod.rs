@@ -8,7 +8,7 @@ mod help;
 pub mod known;
 mod nearest;
 mod table;
-mod values;
+pub(crate) mod values;
 
 use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
@@ -93,6 +93,12 @@ impl Found {
             Self::Supported(spec) => spec.is_flag(),
             Self::Ignored(foreign, _) | Self::Refused(foreign, _) => foreign.is_flag,
         }
+    }
+
+    /// Returns whether the value is the prefix of log files, which a job file may leave out.
+    pub fn is_log(&self) -> bool {
+        const LOGS: [&str; 3] = ["write_bw_log", "write_lat_log", "write_iops_log"];
+        matches!(self, Self::Supported(spec) if LOGS.contains(&spec.name))
     }
 
     /// Returns a description of the accepted values.
@@ -216,9 +222,13 @@ const BY_TEXT: &[&str] = &[
     "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",
     "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
-    "fdatasync", "verify_pattern", "verify_only",
-    "verify_fatal", "verify_dump",
-    "verify_interval", "verify_offset", "verify_backlog",
+    "directory", "filename_format", "nrfiles", "filesize", "openfiles", "file_service_type",
+    "opendir", "unlink", "create_on_open", "allow_file_create", "file_append", "offset_increment",
+    "fallocate", "exitall", "exitall_on_error", "exit_what", "wait_for", "flow", "flow_id",
+    "flow_sleep", "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode", "cpus_allowed",
+    "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy", "nice", "uri", "pool",
+    "rbdname", "clientname", "fdatasync", "verify_pattern", "verify_only",
+    "verify_fatal", "verify_dump", "verify_interval", "verify_offset", "verify_backlog",
     "verify_backlog_batch", "buffer_pattern", "zero_buffers",
     "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
     "slat_percentiles", "unified_rw_reporting",

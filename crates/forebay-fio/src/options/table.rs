@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::{Kind, OptionSpec, values};
-use crate::job::{Engine, Eta, Given, Method, OutputFormat};
+use crate::job::{Eta, ExitWhat, Fallocate, Given, Method, OutputFormat, control};
 use crate::measures::Unified;
+use crate::units::Size;
 use crate::verify::pattern::Pattern;
 
 const fn row(
@@ -45,6 +46,9 @@ fn warn_if(given: &mut Given, is_given: bool, text: &str) {
 /// The limit on depths. Buffers are allocated for each I/O in flight.
 const DEPTH_MAX: u64 = 65_536;
 const JOBS_MAX: u64 = 4096;
+const FILENAME_FORMAT: &str = "$jobname.$jobnum.$filenum";
+/// The limit on files of a clone. The number of a file has 16 bits in an I/O.
+const FILES_MAX: u64 = 65_535;
 
 /// All supported options.
 #[rustfmt::skip]
@@ -52,8 +56,49 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
     row("filename", &[], "JOB.CLONE.0, a file",
-        "file, block device or device spec such as ram:1G (forebay help specs)",
+        "file, block device or device spec such as ram:1G (forebay help specs); several files with \
+         colons between them",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
+    row("directory", &[], "the current directory",
+        "directory for the files; of several, with colons between them, each clone takes the next",
+        Kind::Text { set: |g, text| g.files.directory = Some(text.to_owned()) }),
+    row("filename_format", &[], FILENAME_FORMAT, "form of generated file names",
+        Kind::Text { set: |g, text| {
+            g.files.format = Some(text.to_owned()).filter(|text| text != FILENAME_FORMAT);
+        } }),
+    row("nrfiles", &["nr_files"], "1", "files of each clone; with filename: as many as it names",
+        Kind::Int { min: 1, max: FILES_MAX,
+            set: |g, n| g.files.nrfiles = Some(n as u32).filter(|&n| n > 1) }),
+    row("opendir", &[], "no directory", "use all files below this directory",
+        Kind::Text { set: |g, text| g.files.opendir = Some(text.to_owned()) }),
+    row("filesize", &[], "size divided by the number of files", "bytes of each file",
+        Kind::Parsed { accepts: "a size such as 1m, or a range such as 4k-1m",
+            set: |g, text| { g.files.filesize = values::filesize(text)?; Ok(()) } }),
+    row("openfiles", &[], "all files", "files to do I/O on at a time, until each is done",
+        Kind::Int { min: 1, max: FILES_MAX, set: |g, n| g.files.openfiles = Some(n as u32) }),
+    row("file_service_type", &[], "roundrobin", "the file of the next I/O",
+        Kind::Parsed {
+            accepts: "random, roundrobin or sequential, with a number of I/Os in a row as in \
+                      random:8; zipf, pareto or normal, with a parameter as in zipf:1.2",
+            set: |g, text| { g.files.service = values::service(text)?; Ok(()) } }),
+    row("create_on_open", &[], "0",
+        "do not lay out new files: they get their length, without data and space",
+        Kind::Bool { set: |g, on| g.files.create_on_open = on }),
+    row("allow_file_create", &[], "1", "create missing files; 0: a missing file is an error",
+        Kind::Bool { set: |g, on| g.files.must_exist = !on }),
+    row("fallocate", &[], "native", "how to allocate the space of new files; none and truncate: \
+         not before it is written",
+        Kind::Choice {
+            words: &["native", "posix", "keep", "none", "truncate", "0", "1"],
+            set: |g, word| g.files.fallocate = match word {
+                "none" | "truncate" | "0" => Fallocate::No,
+                _ => Fallocate::Yes,
+            },
+        }),
+    row("file_append", &[], "0", "start at the end of the file, instead of at offset",
+        Kind::Bool { set: |g, on| g.files.append = on }),
+    row("unlink", &[], "0", "remove the regular files of the job at the end of the run",
+        Kind::Bool { set: |g, on| g.files.unlink = on }),
     row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
          seeks after 8 I/Os",
         Kind::Parsed {
@@ -132,6 +177,10 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Int { min: 1, max: u32::MAX as u64, set: |g, n| g.loops = Some(n as u32) }),
     row("offset", &["fileoffset"], "0", "start of the region",
         Kind::Size { set: |g, size| g.offset = Some(size) }),
+    row("offset_increment", &[], "0", "bytes to add to the offset for each clone after the first",
+        Kind::Size { set: |g, size| {
+            g.files.offset_increment = Some(size).filter(|&size| size != Size::Bytes(0));
+        } }),
     row("iodepth", &[], "1", "I/Os to keep in flight",
         Kind::Int { min: 1, max: DEPTH_MAX, set: |g, n| g.iodepth = Some(n as u32) }),
     row("iodepth_batch", &["iodepth_batch_submit"], "1", "I/Os to submit at a time; 0: iodepth",
@@ -176,6 +225,30 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Choice {
             words: &["linear", "poisson"],
             set: |g, word| g.pace.poisson = word == "poisson",
+        }),
+    row("rate_min", &["ratemin"], "0", "fail below this number of bytes per second; 0: never",
+        Kind::Parsed { accepts: "a size such as 500k or 1m, or up to three: read,write,trim",
+            set: |g, text| {
+                let each = values::each(text, values::number)?;
+                g.control.rate_min = each.map(Option::unwrap_or_default);
+                Ok(())
+            } }),
+    row("rate_iops_min", &[], "0", "fail below this number of I/Os per second; 0: never",
+        Kind::Parsed { accepts: "a number, or up to three: read,write,trim",
+            set: |g, text| {
+                let each = values::each(text, values::number)?;
+                g.control.rate_iops_min = each.map(Option::unwrap_or_default);
+                Ok(())
+            } }),
+    row("rate_cycle", &["ratecycle"], "1000", "interval of the checks of rate_min, ms",
+        Kind::Int { min: 1, max: u32::MAX as u64,
+            set: |g, n| g.control.rate_cycle =
+                Some(Duration::from_millis(n)).filter(|_| n != 1000) }),
+    row("io_submit_mode", &[], "inline",
+        "offload: keep I/O in flight while waiting for the rate",
+        Kind::Choice {
+            words: &["inline", "offload"],
+            set: |g, word| g.control.offload = word == "offload",
         }),
     row("thinktime", &[], "0", "pause between I/Os; a number without unit is in microseconds",
         Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
@@ -236,10 +309,18 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("ioengine", &[], "that of the disk",
         "fio's engine: libaio and psync select the drivers aio and psync; psync and sync make \
          blocking calls, one at a time",
-        Kind::Choice {
-            words: &["libaio", "io_uring", "psync", "sync", "null"],
-            set: |g, word| g.ioengine = Engine::from_word(word),
-        }),
+        Kind::Parsed {
+            accepts: "libaio, io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, \
+                      nbd, rbd",
+            set: |g, word| { g.ioengine = Some(values::engine(word)?); Ok(()) } }),
+    row("uri", &[], "none given", "ioengine=nbd: the URI of the export, as in a filename",
+        Kind::Text { set: |g, text| g.remote.uri = Some(text.to_owned()) }),
+    row("pool", &[], "none given", "ioengine=rbd: the pool of the image",
+        Kind::Text { set: |g, text| g.remote.pool = Some(text.to_owned()) }),
+    row("rbdname", &[], "none given", "ioengine=rbd: the name of the image",
+        Kind::Text { set: |g, text| g.remote.image = Some(text.to_owned()) }),
+    row("clientname", &[], "that of librados", "ioengine=rbd: the user, without client.",
+        Kind::Text { set: |g, text| g.remote.client = Some(text.to_owned()) }),
     row("fixedbufs", &[], "as the spec says, else 0",
         "io_uring: register the I/O buffers of all jobs of the disk",
         Kind::Flag { set: |g, on| g.fixedbufs = Some(on) }),
@@ -362,11 +443,60 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.logs.shared = !on }),
     row("group_reporting", &[], "0", "report all jobs of a group as one",
         Kind::Flag { set: |g, on| g.group_reporting = Some(on) }),
-    row("thread", &[], "1", "jobs are always threads, never processes",
+    row("thread", &["threads"], "1", "jobs are always threads, never processes",
         Kind::Flag { set: |g, on| warn_if(g, !on, "--thread=0 has no effect: jobs are always \
             threads") }),
     row("stonewall", &["wait_for_previous"], "0", "start when all jobs before it have ended",
         Kind::Flag { set: |g, on| g.stonewall = Some(on) }),
+    row("wait_for", &[], "no job", "start when all clones of this job have ended",
+        Kind::Text { set: |g, text| g.control.wait_for = Some(text.to_owned()) }),
+    row("exitall", &[], "0", "end others when the first job, of all jobs, has ended",
+        Kind::Flag { set: |g, on| g.control.exitall = on }),
+    row("exitall_on_error", &[], "0", "end others when a job has failed",
+        Kind::Flag { set: |g, on| g.control.exitall_on_error = on }),
+    row("exit_what", &[], "group",
+        "with exitall, the jobs that the end of this one ends: of its group, up to the next \
+         stonewall, or all",
+        Kind::Choice {
+            words: &["group", "stonewall", "all"],
+            set: |g, word| g.control.exit_what = match word {
+                "stonewall" => ExitWhat::Stonewall,
+                "all" => ExitWhat::All,
+                _ => ExitWhat::Group,
+            },
+        }),
+    row("flow", &[], "0", "share of the I/Os of all jobs with this flow_id; 0: not regulated",
+        Kind::Int { min: 0, max: 1000, set: |g, n| g.control.flow = n as u32 }),
+    row("flow_id", &[], "0", "number of the group of jobs that flow regulates",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.control.flow_id = n as u32 }),
+    row("flow_sleep", &[], "0", "sleep of a job that is ahead of its share, us",
+        Kind::Int { min: 0, max: u32::MAX as u64,
+            set: |g, n| g.control.flow_sleep = Duration::from_micros(n) }),
+    row("cpus_allowed", &[], "all processors", "processors of the job's threads",
+        Kind::Parsed { accepts: "numbers and ranges, as in 0,4-7",
+            set: |g, text| { g.placement.cpus = Some(control::numbers(text)?); Ok(()) } }),
+    row("cpumask", &[], "all processors", "the same as cpus_allowed, as a bit mask",
+        Kind::Int { min: 1, max: u64::MAX, set: |g, mask| {
+            g.placement.cpus = Some((0..64).filter(|bit| mask >> bit & 1 == 1).collect());
+        } }),
+    row("cpus_allowed_policy", &[], "shared", "split: each clone has one of the processors",
+        Kind::Choice {
+            words: &["shared", "split"],
+            set: |g, word| g.placement.split = word == "split",
+        }),
+    row("numa_cpu_nodes", &[], "all nodes", "NUMA nodes on whose processors the job runs",
+        Kind::Parsed { accepts: "numbers and ranges, as in 0,2-3, or all",
+            set: |g, text| {
+                let nodes = if text == "all" { None } else { Some(control::numbers(text)?) };
+                g.placement.nodes = nodes;
+                Ok(())
+            } }),
+    row("numa_mem_policy", &[], "default", "NUMA nodes of the job's memory",
+        Kind::Parsed { accepts: "default, local, prefer:NODE, bind:NODES or interleave:NODES",
+            set: |g, text| { g.placement.memory_nodes = control::memory_nodes(text)?; Ok(()) } }),
+    row("nice", &[], "0", "number to add to the nice value of the job's threads",
+        Kind::Parsed { accepts: "a number from -19 to 18",
+            set: |g, text| { g.placement.nice = values::nice(text)?; Ok(()) } }),
     row("new_group", &[], "0", "start a new reporting group",
         Kind::Flag { set: |g, on| g.new_group = Some(on) }),
     policy!("plug", "outermost", "outermost, per-level or none",

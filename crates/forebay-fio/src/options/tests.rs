@@ -156,14 +156,15 @@ fn bad_values_are_refused_by_option_value_and_accepted_ones() {
     check_error("direct", "2", "--direct=2: neither 0 nor 1 (accepted: 0 or 1)");
     check_error(
         "ioengine",
-        "mmap",
-        "--ioengine=mmap: unknown value 'mmap' (accepted: libaio, io_uring, psync, sync, null)",
+        "iouring",
+        "--ioengine=iouring: unknown value 'iouring'; did you mean 'io_uring'? (accepted: libaio, \
+         io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
     );
     check_error(
         "ioengine",
         "libaoi",
         "--ioengine=libaoi: unknown value 'libaoi'; did you mean 'libaio'? (accepted: libaio, \
-         io_uring, psync, sync, null)",
+         io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
     );
     check_error("filename", "", "--filename=: empty value (accepted: any text)");
 }

@@ -5,9 +5,12 @@
 
 use std::time::Duration;
 
+use crate::errors::Short;
 use crate::generator::Pattern;
+use crate::generator::files::Service;
 use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
+use crate::job::Engine;
 use crate::units::{self, NumberError};
 
 /// The words of `rw`.
@@ -169,12 +172,99 @@ pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
             number(0.0, |dev| (0.0..=100.0).contains(&dev), "the deviation is 0 to 100 percent")
                 .map(Distribution::Normal)
         }
-        "zoned" => zones(value, |text| percent(text).map(ZoneLen::Percent)),
+        "zoned" => zones(&with_lengths(value)?, |text| percent(text).map(ZoneLen::Percent)),
         "zoned_abs" => {
             zones(value, |text| units::parse_bytes(text).map(ZoneLen::Bytes).map_err(say))
         }
         _ => Err(format!("unknown distribution '{word}'")),
     }
+}
+
+/// The engines of fio that do not exist here.
+#[rustfmt::skip]
+const FOREIGN_ENGINES: &[&str] = &[
+    "cpp_null", "cpuio", "dev-dax", "dfs", "e4defrag", "exec", "external", "falloc", "filecreate",
+    "filedelete", "filestat", "ftruncate", "gfapi", "gfapi_async", "guasi", "http", "ime_aio",
+    "ime_psync", "ime_psyncv", "io_uring_cmd", "libblkio", "libcufile", "libhdfs", "libiscsi",
+    "libpmem", "librpma_apm_client", "librpma_apm_server", "librpma_gpspm_client",
+    "librpma_gpspm_server", "libzbc", "mtd", "net", "netsplice", "nfs", "pmemblk", "rados", "rdma",
+    "sg", "solarisaio", "splice", "syslet-rw", "windowsaio", "xnvme",
+];
+
+/// Returns whether fio has an engine of this name that does not exist here.
+pub(crate) fn is_foreign_engine(word: &str) -> bool {
+    FOREIGN_ENGINES.contains(&word) || word.starts_with("external:")
+}
+
+/// Parses the name of an engine.
+pub(super) fn engine(word: &str) -> Result<Engine, String> {
+    if is_foreign_engine(word) {
+        return Err("forebay has no such engine".to_owned());
+    }
+    let words: Vec<_> = Engine::all().map(Engine::word).collect();
+    super::one_of(word, &words)?;
+    Engine::from_word(word).ok_or_else(|| format!("unknown value '{}'", Short(word)))
+}
+
+/// Parses a difference of nice values.
+pub(super) fn nice(text: &str) -> Result<i32, String> {
+    match text.trim().parse() {
+        Ok(nice @ -19..=18) => Ok(nice),
+        Ok(_) => Err("not between -19 and 18".to_owned()),
+        Err(_) => Err(format!("'{}' is not a whole number", Short(text))),
+    }
+}
+
+/// Parses a size, or a range of sizes. No size is 0.
+pub(super) fn filesize(text: &str) -> Result<Option<(u64, u64)>, String> {
+    let one = |text: &str| super::within(number(text)?, 1, i64::MAX as u64);
+    let (low, high) = match text.split_once('-') {
+        Some((low, high)) => (one(low)?, one(high)?),
+        None => (one(text)?, one(text)?),
+    };
+    match low <= high {
+        true => Ok(Some((low, high))),
+        false => Err("the range ends below its start".to_owned()),
+    }
+}
+
+/// Parses a value of `file_service_type`.
+pub(super) fn service(text: &str) -> Result<Service, String> {
+    let (word, postfix) = match text.split_once(':') {
+        Some((word, postfix)) => (word, Some(postfix)),
+        None => (text, None),
+    };
+    let in_a_row = || match postfix {
+        Some(nr) => super::within(number(nr)?, 1, u32::MAX.into()).map(|nr| nr as u32),
+        None => Ok(1),
+    };
+    match word {
+        "random" => Ok(Service::Random(in_a_row()?)),
+        "roundrobin" => Ok(Service::RoundRobin(in_a_row()?)),
+        "sequential" => in_a_row().map(|_| Service::Sequential),
+        "zipf" | "pareto" | "normal" | "gauss" => distribution(text).map(Service::Skewed),
+        _ => Err(format!("unknown value '{}'", Short(word))),
+    }
+}
+
+/// Completes `accesses/length:...`: zones without a length divide the rest of the region, as in
+/// fio.
+fn with_lengths(text: &str) -> Result<String, String> {
+    let parts = || text.split(':').map(|part| part.split_once('/').unwrap_or((part, "")));
+    let nr_open = parts().filter(|(_, len)| len.is_empty()).count() as u64;
+    if nr_open == 0 {
+        return Ok(text.to_owned());
+    }
+    let mut given = 0;
+    for (_, len) in parts().filter(|(_, len)| !len.is_empty()) {
+        given += u64::from(percent(len)?);
+    }
+    let rest = 100_u64.saturating_sub(given) / nr_open;
+    let part = |(access, len): (&str, &str)| match len {
+        "" => format!("{access}/{rest}"),
+        len => format!("{access}/{len}"),
+    };
+    Ok(parts().map(part).collect::<Vec<_>>().join(":"))
 }
 
 fn zones(
@@ -264,6 +354,7 @@ mod tests {
                 zone(40, ZoneLen::Percent(90))
             ]))
         );
+        assert_eq!(distribution("zoned:50/5:50/"), distribution("zoned:50/5:50/95"));
         assert_eq!(
             distribution("zoned_abs:100/4k"),
             Ok(Distribution::Zoned(vec![zone(100, ZoneLen::Bytes(4096))]))

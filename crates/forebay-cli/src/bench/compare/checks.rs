@@ -4,7 +4,7 @@
 //! user would miss its effect, and causes a note otherwise.
 
 use forebay::Spec;
-use forebay_fio::job::{Job, OutputFormat, RunOptions};
+use forebay_fio::job::{FileOptions, Job, OutputFormat, RunOptions};
 
 use super::options::{CompareOptions, Format};
 use crate::bench::plan::Target;
@@ -68,6 +68,14 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
             job,
             "it starts another group (stonewall, new_group, or a second job file), and only one \
              group can be compared; compare the groups one by one with --section",
+        );
+    }
+    let has_files = |job: &&Job| *job.files != FileOptions::default();
+    if let Some(job) = jobs.iter().find(has_files) {
+        return refuse(
+            job,
+            "options about several files, their directory or their creation are not compared; give \
+             each job one file with --filename",
         );
     }
     let has_logs =

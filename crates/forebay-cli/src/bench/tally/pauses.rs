@@ -23,6 +23,8 @@ pub(in crate::bench) struct Pauses {
     sync_every: [(u32, Sync); 2],
     writes: u64,
     due: Option<Sync>,
+    /// The file of the last write, which a sync is for.
+    file: u16,
     pacer: Option<Pacer>,
     /// Whether each I/O may have to wait for others that overlap it.
     serializes: bool,
@@ -38,14 +40,18 @@ impl Pauses {
         }
         let sync_every = [(job.fsync, Sync::All), (job.fdatasync, Sync::Data)];
         let serializes = job.serialize_overlap;
-        (pacer.is_some() || serializes || sync_every.iter().any(|&(every, _)| every > 0))
-            .then(|| Box::new(Self { sync_every, writes: 0, due: None, pacer, serializes }))
+        let has_flow = job.control.flow > 0;
+        let has_syncs = sync_every.iter().any(|&(every, _)| every > 0);
+        (has_flow || pacer.is_some() || serializes || has_syncs).then(|| {
+            Box::new(Self { sync_every, writes: 0, due: None, file: 0, pacer, serializes })
+        })
     }
 
     /// Records a submission. Returns whether work may be due before the next one.
     fn submitted(&mut self, op: Op, now_ns: u64) -> bool {
         if op.direction == Direction::Write {
             self.writes += 1;
+            self.file = op.file;
             let is_due = |(every, _): &(u32, Sync)| {
                 *every > 0 && self.writes.is_multiple_of(u64::from(*every))
             };
@@ -66,12 +72,21 @@ impl Pauses {
     }
 }
 
+/// The I/Os to reap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bench) enum Reap {
+    /// All that are in flight.
+    All,
+    /// Those that have ended.
+    Ended,
+}
+
 impl Tally<'_> {
     /// Records the submission of an I/O, if the job has an option that depends on it.
     #[inline]
     pub(in crate::bench) fn submitted(&mut self, op: Op) {
         if let Some(pauses) = &mut self.pauses {
-            self.is_pause_due = pauses.submitted(op, self.now_ns);
+            self.is_pause_due = pauses.submitted(op, self.now_ns) || self.flow.is_some();
         }
     }
 
@@ -88,27 +103,29 @@ impl Tally<'_> {
         pacer.map_or(wanted, |pacer| pacer.choose(wanted, other, self.now_ns))
     }
 
-    /// Does the work that is due before an I/O in the direction `next`. `quiesce` completes the
-    /// `in_flight` I/Os.
+    /// Does the work that is due before an I/O in the direction `next`. `reap` completes all of the
+    /// `in_flight` I/Os, or only those that have ended.
     #[cold]
     pub(in crate::bench) fn pause(
         &mut self,
         next: Direction,
         in_flight: u32,
-        quiesce: impl FnOnce(&mut Self),
+        mut reap: impl FnMut(&mut Self, Reap),
     ) {
         self.is_pause_due = false;
         let Some(mut pauses) = self.pauses.take() else { return };
         if let Some(sync) = pauses.due.take() {
-            self.periodic_sync(sync, in_flight);
+            self.periodic_sync(sync, pauses.file, in_flight);
         }
+        self.wait_for_flow(&mut reap);
         if let Some(pacer) = &mut pauses.pacer {
             let ramp_ns = self.measured_ns;
             let now_ns = self.read_clock();
             let think = pacer.think();
             let due_ns = pacer.due_ns(next);
-            if think.is_some() || due_ns > now_ns {
-                quiesce(self);
+            let waits_alone = think.is_some() || !self.job.control.offload;
+            if waits_alone && (think.is_some() || due_ns > now_ns) {
+                reap(self, Reap::All);
             }
             if let Some((time, busy)) = think {
                 let begin_ns = self.read_clock();
@@ -118,14 +135,46 @@ impl Tally<'_> {
                 }
                 self.sleep_until(ns(time));
             }
-            self.sleep_until(due_ns);
+            if waits_alone {
+                self.sleep_until(due_ns);
+            } else {
+                self.reap_until(due_ns, &mut reap);
+            }
             if self.measured_ns != ramp_ns {
                 // The ramp has ended meanwhile; as in fio, the rates restart.
                 pacer.restart(self.now_ns);
             }
             self.is_pause_due = pacer.may_wait(self.now_ns);
         }
+        self.is_pause_due |= self.flow.is_some();
         self.pauses = Some(pauses);
+    }
+
+    /// Waits while the clone is ahead of its part in its flow, and counts the next I/O.
+    fn wait_for_flow(&mut self, reap: &mut impl FnMut(&mut Self, Reap)) {
+        /// The sleep of a job without `flow_sleep`.
+        const LEAST: Duration = Duration::from_micros(10);
+        let Some(mut flow) = self.flow.take() else { return };
+        if flow.is_ahead() {
+            reap(self, Reap::All);
+        }
+        while flow.is_ahead() && !self.is_over() {
+            std::thread::sleep(self.job.control.flow_sleep.clamp(LEAST, NAP));
+            self.read_clock();
+        }
+        flow.count();
+        self.flow = Some(flow);
+    }
+
+    /// Waits until this time, or until the job is over, and reaps meanwhile.
+    fn reap_until(&mut self, until_ns: u64, reap: &mut impl FnMut(&mut Self, Reap)) {
+        /// The longest time that an I/O has ended and is not reaped.
+        const PERIOD: Duration = Duration::from_micros(20);
+        while self.read_clock() < until_ns && !self.is_over() {
+            reap(self, Reap::Ended);
+            let left = until_ns.saturating_sub(self.now_ns);
+            std::thread::sleep(Duration::from_nanos(left).min(PERIOD));
+        }
     }
 
     /// Sleeps until this time, or until the job is over.

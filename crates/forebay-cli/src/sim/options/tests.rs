@@ -88,6 +88,8 @@ const LEVELS: &str = "rw=read iodepth=16 iodepth_batch=16 cmdprio_percentage=50 
 /// effect, and its value.
 const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
     ("filename", "", "model:nvme"),
+    ("wait_for", "[b] size=128k rw=randrw", "a"),
+    ("uri", "ioengine=nbd", "nbd://localhost"),
     ("reserved_tags", "queue_depth=4", "2"),
     ("elide", "fsync=1", "on"),
     ("weight", "queue_depth=1", "50"),

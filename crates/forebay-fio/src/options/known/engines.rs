@@ -30,7 +30,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     // Networks.
     refused(&["hostname", "port", "protocol", "proto", "interface", "ttl", "window_size", "mss",
         "netmask",
-        "bindname", "verb", "uri", "nfs_url", "initiator"], ENGINE),
+        "bindname", "verb", "nfs_url", "initiator"], ENGINE),
     refused(&["nodelay"], ENGINE),
     flag(refused(&["listen", "pingpong"], ENGINE)),
     refused(&["server_ip", "serverip", "direct_write_to_pmem", "busy_wait_polling"], ENGINE),
@@ -39,7 +39,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "http_s3_sse_customer_key", "http_s3_sse_customer_algorithm", "http_swift_auth_token",
         "http_mode", "http_verbose", "http_object_mode"], ENGINE),
     // Clusters.
-    refused(&["clustername", "rbdname", "pool", "clientname", "conf", "busy_poll", "touch_objects",
+    refused(&["clustername", "conf", "busy_poll", "touch_objects",
         "volume", "brick", "single-instance", "cont", "chunk_size", "object_class", "svcl",
         "namenode", "hdfsdirectory", "hdfs_use_direct"], ENGINE),
     // Other machines' and libraries' ways to a device.

@@ -1,15 +1,10 @@
 //! fio's options of every job.
 
-use super::{Foreign, OFF, flag, ignored, refused, unless};
+use super::{Foreign, OFF, ignored, refused, unless};
 
 const SHELL: &str = "run the command in a shell before or after forebay";
-const ONE_FILE: &str = "a job has one file or device; write one job for each";
 const BLOCKS: &str = "use --bs=READ,WRITE, a size for each direction";
-const OFFSETS: &str = "use --offset with a job for each region";
-const SIZE: &str = "use --size and --offset";
 const PACE: &str = "use --rate, --rate_iops or --thinktime";
-const TOO_SLOW: &str = "check the figures of the report (--output-format=json); a job does not end \
-                        because it is too slow";
 const LOGS: &str = "use --write_lat_log, --write_bw_log or --write_iops_log, with --log_avg_msec";
 const REPLAY: &str = "traces are neither written nor replayed";
 const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
@@ -18,8 +13,6 @@ const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
 const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
-const PROCESSORS: &str = "run forebay under taskset or numactl";
-const END: &str = "each job ends by itself; use --runtime, and --stonewall to order jobs";
 const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
                        the latencies";
 const STEADY: &str = "use --ramp_time, or several jobs with --stonewall to see the trend";
@@ -28,9 +21,6 @@ const ERRORS: &str = "a job ends at its first error";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
 
-const UNLINK: &str = "files stay for the next run; remove them in a shell afterwards";
-const ALLOCATED: &str = "the space of new files is allocated before the start; for a file without \
-                         allocated space, create it with truncate -s SIZE FILE";
 const NO_FILES: &str = "it is about creating files, which happens before the measurement";
 
 #[rustfmt::skip]
@@ -45,32 +35,19 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["disk_util"], "the report has one form"),
     ignored(&["error_dump"], "the error message names the wrong offset"),
     // Order and ends of jobs.
-    refused(&["wait_for"], "use --stonewall, which waits for all jobs before it"),
-    unless(OFF, flag(refused(&["exitall", "exitall_on_error"], END))),
-    refused(&["exit_what"], END),
     refused(&["exec_prerun", "exec_postrun"], SHELL),
     refused(&["profile"], "write the jobs of the profile"),
-    refused(&["flow", "flow_id", "flow_sleep", "flow_watermark"], PACE),
+    refused(&["flow_watermark"], PACE),
     // Files.
-    refused(&["directory"], "write the path into --filename"),
-    refused(&["filename_format"], "write the name into --filename"),
     unless(&["none"], refused(&["lockfile"], "jobs do not lock files")),
-    refused(&["opendir", "openfiles", "file_service_type"], ONE_FILE),
-    unless(&["1"], refused(&["nrfiles", "nr_files"], ONE_FILE)),
-    refused(&["filesize"], SIZE),
-    unless(OFF, refused(&["file_append"], "use --offset with the length of the file")),
     unless(OFF, refused(&["fill_device", "fill_fs"], "a job without --size uses the whole device")),
     refused(&["fadvise_hint", "fadvise_stream"], "use --direct=1 or --invalidate=1"),
     unless(OFF, refused(&["overwrite"], "lay out the file with a job of --rw=write first")),
-    unless(OFF, refused(&["create_on_open", "create_only"],
-        "files are created before the start; create them beforehand")),
-    unless(&["1", "true", "yes", "on"], refused(&["allow_file_create"],
+    unless(OFF, refused(&["create_only"],
         "files are created before the start; create them beforehand")),
     unless(OFF, refused(&["pre_read"], "use a job of --rw=read and --direct=0 before it, with \
         --stonewall between them")),
-    unless(OFF, refused(&["unlink"], UNLINK)),
     unless(OFF, refused(&["unlink_each_loop"], SHELL)),
-    unless(&["native", "posix", "1"], refused(&["fallocate"], ALLOCATED)),
     // Access.
     unless(OFF, refused(&["bs_is_seq_rand"], BLOCKS)),
     unless(OFF, refused(&["allrandrepeat"], "use --randrepeat and --randseed")),
@@ -78,8 +55,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(&["none", "0"], refused(&["continue_on_error"], ERRORS)),
     refused(&["ignore_error"], ERRORS),
     refused(&["rwmixcycle"], "use --rwmixread, which holds for the whole job"),
-    unless(&["inline"], refused(&["io_submit_mode"], "each job submits its own I/O")),
-    unless(&["0"], refused(&["offset_increment"], OFFSETS)),
     refused(&["offset_align"], "write an aligned --offset"),
     unless(OFF, refused(&["softrandommap"], "use --norandommap=1")),
     refused(&["num_range"], "trims have one range each; use --bs"),
@@ -91,7 +66,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["ramp_size"], "use --ramp_time"),
     refused(&["thinktime_blocks_type", "thinktime_iotime"], "use --thinktime_blocks"),
     refused(&["thinkcycles"], "use --thinktime_spin"),
-    refused(&["rate_min", "ratemin", "rate_iops_min", "rate_cycle", "ratecycle"], TOO_SLOW),
     unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
     refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
     unless(OFF, refused(&["latency_run"], LATENCY)),
@@ -125,10 +99,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["lockmem"], "run forebay in a memory cgroup of that size"),
     unless(&["malloc"], refused(&["mem", "iomem"], "I/O buffers are ordinary memory")),
     refused(&["mem_align", "iomem_align", "hugepage-size"], "I/O buffers are ordinary memory"),
-    refused(&["nice"], "run forebay under nice"),
     refused(&["priohint"], "no driver passes hints of a priority to its device"),
-    refused(&["cpumask", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes",
-        "numa_mem_policy"], PROCESSORS),
     unless(OFF, refused(&["cgroup_nodelete"], GROUP)),
     refused(&["cgroup", "cgroup_weight", "uid", "gid"], GROUP),
     // The data.

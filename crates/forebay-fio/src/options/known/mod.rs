@@ -45,6 +45,11 @@ pub fn all() -> impl Iterator<Item = &'static Foreign> {
     generic::OPTIONS.iter().chain(command::OPTIONS).chain(engines::OPTIONS)
 }
 
+/// Returns whether an option is one of fio's engines.
+pub(crate) fn is_of_engine(foreign: &Foreign) -> bool {
+    engines::OPTIONS.iter().any(|row| std::ptr::eq(row, foreign))
+}
+
 /// Returns the row of an option that is ignored.
 const fn ignored(names: &'static [&'static str], why: &'static str) -> Foreign {
     Foreign { names, is_flag: false, verdict: Verdict::Ignored(why), off: &[] }

@@ -1,0 +1,242 @@
+//! The files of a job: their names, sizes, and the parts that a clone uses.
+//!
+//! Source: fio's HOWTO and fio 3.33, the options `directory`, `filename`, `filename_format`,
+//! `nrfiles`, `filesize`, `file_append`, `offset_increment`. `size` is divided evenly among the
+//! files of a job; `filesize` is the size of each, or a range from which each is drawn.
+
+use crate::generator::Region;
+use crate::generator::files::Service;
+use crate::job::Job;
+use crate::random::Xoshiro256;
+use crate::units::Size;
+
+/// How the space of new files is allocated: `fallocate`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Before the start, if the file system can do that.
+    #[default]
+    Yes,
+    /// Not: the file gets its length only, or the blocks that are written.
+    No,
+}
+
+/// The options about files; see [`Job`] for the defaults.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FileOptions {
+    /// `directory`: directories for the files, separated by colons.
+    pub directory: Option<String>,
+    /// `filename_format`: the form of generated names.
+    pub format: Option<String>,
+    /// `nrfiles`: the number of files with generated names.
+    pub nrfiles: Option<u32>,
+    /// `filesize`: bytes of each file, smallest and largest.
+    pub filesize: Option<(u64, u64)>,
+    /// `openfiles`: the number of files that the job uses at a time.
+    pub openfiles: Option<u32>,
+    /// `file_service_type`: the file of the next I/O.
+    pub service: Service,
+    /// `opendir`: a directory whose files the job uses.
+    pub opendir: Option<String>,
+    /// `unlink`: whether the files are removed at the end of the run.
+    pub unlink: bool,
+    /// `create_on_open`: whether new files are created without data.
+    pub create_on_open: bool,
+    /// Whether a missing file is an error: `allow_file_create=0`.
+    pub must_exist: bool,
+    /// `file_append`: whether the job's part begins at the end of the file.
+    pub append: bool,
+    /// `offset_increment`: bytes to add to the offset for each clone.
+    pub offset_increment: Option<Size>,
+    /// `fallocate`.
+    pub fallocate: Fallocate,
+}
+
+/// The part of a file or device that a clone asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// The start.
+    pub offset: Size,
+    /// Bytes to add to the start, and how often.
+    pub increment: (Size, u32),
+    /// The length; `None`: the rest of the file or device.
+    pub size: Option<Size>,
+}
+
+impl FileOptions {
+    /// Returns a warning about an option without effect beside this filename.
+    pub(super) fn warning(&self, filename: Option<&str>) -> Option<String> {
+        let (nr, filename) = (self.nrfiles?, filename?);
+        let is_void = split_names(filename).len() != nr as usize;
+        is_void.then(|| format!("--nrfiles={nr} has no effect: --filename names the files"))
+    }
+}
+
+impl Extent {
+    /// Returns the first byte, in a file or device of `capacity` bytes.
+    pub fn start(&self, capacity: u64) -> u64 {
+        let (increment, times) = self.increment;
+        let more = increment.of(capacity).saturating_mul(times.into());
+        self.offset.of(capacity).saturating_add(more)
+    }
+
+    /// Returns the first byte, if it does not depend on the length of the file or device.
+    pub fn fixed_start(&self) -> Option<u64> {
+        let is_fixed = |size: Size| matches!(size, Size::Bytes(_));
+        (is_fixed(self.offset) && is_fixed(self.increment.0)).then(|| self.start(0))
+    }
+}
+
+/// Splits a list of names at its colons. A colon in a name is written `\:`.
+pub fn split_names(list: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut chars = list.chars().peekable();
+    while let Some(c) = chars.next() {
+        let last = names.len() - 1;
+        match c {
+            '\\' if chars.next_if_eq(&':').is_some() => names[last].push(':'),
+            ':' => names.push(String::new()),
+            _ => names[last].push(c),
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+impl Job {
+    /// Returns the files of clone `clone` in a job without a filename: `name.clone.0` and further
+    /// ones as in fio, or in the form of `filename_format`.
+    pub fn default_filenames(&self, clone: u32) -> Vec<String> {
+        let name = |file: u32| match &self.files.format {
+            None => format!("{}.{clone}.{file}", self.name),
+            Some(format) => format
+                .replace("$jobname", &self.name)
+                .replace("$jobnum", &clone.to_string())
+                .replace("$filenum", &file.to_string())
+                .replace("$clientuid", ""),
+        };
+        (0..self.files.nrfiles.unwrap_or(1)).map(name).collect()
+    }
+
+    /// Returns the directory of the files of clone `clone`, if one was given. As in fio, clones
+    /// take turns with generated names only.
+    pub fn directory(&self, clone: u32) -> Option<String> {
+        let mut all = split_names(self.files.directory.as_deref()?);
+        let at = if self.filename.is_some() { 0 } else { clone as usize % all.len().max(1) };
+        (at < all.len()).then(|| all.swap_remove(at))
+    }
+
+    /// Returns the part of file number `file` that clone `clone` asks for. The clone has `nr_files`
+    /// files, and this one has `existing` bytes, if it is a regular file that exists.
+    pub fn extent(&self, clone: u32, file: u32, nr_files: u32, existing: Option<u64>) -> Extent {
+        let offset = match self.files.append {
+            true => Size::Bytes(existing.unwrap_or(0)),
+            false => self.offset,
+        };
+        let increment = match self.files.append {
+            true => Size::Bytes(0),
+            false => self.files.offset_increment.unwrap_or(Size::Bytes(0)),
+        };
+        let times = if increment == Size::Bytes(0) { 0 } else { clone };
+        let mut extent = Extent { offset, increment: (increment, times), size: self.size };
+        extent.size = match (self.files.filesize, self.size) {
+            (Some((low, high)), _) => {
+                let whole = match existing {
+                    Some(len) if (low..=high).contains(&len) => len,
+                    _ => self.drawn_filesize(low, high, clone, file),
+                };
+                Some(Size::Bytes(whole.saturating_sub(extent.start(whole)).max(1)))
+            }
+            (None, Some(Size::Bytes(bytes))) if bytes > 0 => {
+                Some(Size::Bytes((bytes / u64::from(nr_files)).max(1)))
+            }
+            (None, size) => size,
+        };
+        extent
+    }
+
+    /// Returns the size of a file in the range of `filesize`. Like fio's, it is a multiple of the
+    /// block size.
+    fn drawn_filesize(&self, low: u64, high: u64, clone: u32, file: u32) -> u64 {
+        /// Keeps these draws apart from those of offsets.
+        const DRAWS_KEY: u64 = 0x6669_6c65_0000_0001;
+        if low == high {
+            return low;
+        }
+        let stream = u64::from(clone) << 32 | u64::from(file);
+        let mut draws = Xoshiro256::new(self.randseed ^ DRAWS_KEY, stream);
+        let drawn = low + draws.below((high - low).saturating_add(1));
+        (drawn - drawn % u64::from(self.bs)).max(low)
+    }
+
+    /// Returns the bytes of one pass over these parts. With `filesize`, `size` is a limit.
+    pub fn pass_bytes(&self, regions: &[Region]) -> u64 {
+        let total = regions.iter().map(|region| region.len).sum();
+        match (self.files.filesize, self.size) {
+            (Some(_), Some(Size::Bytes(size))) if size > 0 => size.min(total),
+            _ => total,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmdline::{Parsed, parse};
+
+    fn job(args: &str) -> Job {
+        let args = format!("--name=a {args}");
+        match parse(args.split_whitespace().map(Into::into)) {
+            Ok(Parsed::Run(command)) => command.jobs[0].clone(),
+            other => panic!("{args}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_separated_by_colons() {
+        assert_eq!(split_names("a"), ["a"]);
+        assert_eq!(split_names(r"a:b\:c::d"), ["a", "b:c", "d"]);
+    }
+
+    #[test]
+    fn generated_names_are_those_of_fio() {
+        assert_eq!(job("").default_filenames(2), ["a.2.0"]);
+        let named = job("--nrfiles=2 --filename_format=$jobname-$jobnum-$filenum");
+        assert_eq!(named.default_filenames(1), ["a-1-0", "a-1-1"]);
+        let spread = job("--directory=x:y");
+        let directories: Vec<_> = (0..3).filter_map(|clone| spread.directory(clone)).collect();
+        assert_eq!(directories, ["x", "y", "x"]);
+        assert_eq!(job("--directory=x:y --filename=f").directory(1).as_deref(), Some("x"));
+    }
+
+    #[track_caller]
+    fn check(args: &str, clone: u32, existing: Option<u64>, expected: (u64, Option<u64>)) {
+        let extent = job(args).extent(clone, 0, 3, existing);
+        let size = extent.size.map(|size| size.of(1 << 20));
+        assert_eq!((extent.start(1 << 20), size), expected, "{args}");
+    }
+
+    #[test]
+    fn size_is_divided_and_filesize_is_not() {
+        check("", 0, None, (0, None));
+        check("--size=40k", 0, None, (0, Some(13_653)));
+        check("--filesize=16k", 0, None, (0, Some(16_384)));
+        check("--filesize=16k --size=20k", 0, Some(65_536), (0, Some(16_384)));
+        check("--filesize=16k-64k", 0, Some(20_000), (0, Some(20_000)));
+        check("--size=30k --offset=4k --offset_increment=8k", 2, None, (20_480, Some(10_240)));
+        check("--size=30k --offset_increment=10%", 1, None, (104_857, Some(10_240)));
+        check("--size=30k --offset=4k --file_append=1", 2, Some(5000), (5000, Some(10_240)));
+        check("--filesize=16k --offset=4k", 0, None, (4096, Some(12_288)));
+    }
+
+    #[test]
+    fn sizes_of_a_range_are_drawn_by_the_seed() {
+        let job = job("--filesize=16k-1m");
+        let size = |clone, file| job.extent(clone, file, 3, None).size;
+        assert_eq!(size(0, 1), size(0, 1));
+        let all: Vec<_> = (0..9).map(|at| size(at / 3, at % 3)).collect();
+        assert!(all.iter().any(|one| *one != all[0]), "{all:?}");
+        for size in all.into_iter().flatten() {
+            assert!((16_384..=1 << 20).contains(&size.of(0)) && size.of(0).is_multiple_of(4096));
+        }
+    }
+}
