@@ -219,7 +219,7 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check(
         "zzz",
         &["unknown command 'zzz'; expected one of bench, info, serve, control, run, sim, \
-             calibrate, lab, help, man, completions"],
+             calibrate, lab, trace, help, man, completions"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);

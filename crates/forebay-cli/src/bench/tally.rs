@@ -424,10 +424,10 @@ impl<'a> Tally<'a> {
     #[cold]
     fn fail_slow(&mut self, op: Op, lat_ns: u64, max_ns: u64) {
         let (word, Op { len, offset, .. }) = (op.direction.word(), op);
-        let (took, max) = (lat_ns / 1000, max_ns / 1000);
+        let (took, max, place) = (lat_ns / 1000, max_ns / 1000, self.place(op.file));
         let message = format!(
-            "{word} of {len} bytes at offset {offset}{} took {took} us, and --max_latency is {max} us",
-            self.place(op.file)
+            "{word} of {len} bytes at offset {offset}{place} took {took} us, and --max_latency is \
+             {max} us"
         );
         self.error.get_or_insert(JobError { errno: Errno::TIMEDOUT.raw_os_error(), message });
     }

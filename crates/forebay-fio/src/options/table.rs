@@ -640,7 +640,7 @@ pub static OPTIONS: &[OptionSpec] = &[
                 _ => Eta::Auto,
             },
         }),
-    row("trace", &[], "off",
+    row("trace", &[], "no trace",
         "new directory for a trace of all disks, for blkparse and forebay trace report",
         Kind::RunText { set: |run, path| run.trace = Some(path.into()) }),
     row("section", &[], "all jobs", "run only jobs of this name; may be repeated",

@@ -66,7 +66,7 @@ fn keys_of_the_layer_are_set_in_the_disk() {
 #[test]
 fn options_that_are_none_of_a_job_are_refused() {
     let command = command("--filename=ram:1M --name=a");
-    for key in ["output_format", "name", "verify_backlog"] {
+    for key in ["output_format", "name", "latency_target"] {
         assert!(step(&command, key, "1").is_err(), "{key}");
     }
 }
