@@ -9,6 +9,7 @@ use forebay_front::stream::PIECE_MAX;
 use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::wire::BlockSizes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
 /// 32 MiB; kernels have sent requests of 49.9 MB. It does not affect memory: payloads larger than
@@ -29,9 +30,26 @@ pub(crate) struct Export {
     pub(crate) facts: ExportFacts,
     /// Its limits, its priority and its clients.
     pub(crate) tenant: Arc<Tenant>,
+    /// `nr_requests`, if it was set while the server runs.
+    pub(crate) nr_requests: NrRequests,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
     opened_point: u64,
+}
+
+/// The number of tags that was set for each hardware context, if one was. Relaxed: it is only
+/// shown.
+#[derive(Debug, Default)]
+pub(crate) struct NrRequests(AtomicU32);
+
+impl NrRequests {
+    pub(crate) fn set(&self, nr: u32) {
+        self.0.store(nr, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|nr| *nr > 0)
+    }
 }
 
 impl Export {
@@ -90,7 +108,17 @@ impl Export {
             .set_limits(&options.limits)
             .map_err(|source| ServeError::Limits { spec: options.written(), source })?;
         let block_bytes = min;
-        let export = Export { disk, spec, name, can, block_bytes, facts, tenant, opened_point };
+        let export = Export {
+            disk,
+            spec,
+            name,
+            can,
+            block_bytes,
+            facts,
+            tenant,
+            nr_requests: NrRequests::default(),
+            opened_point,
+        };
         Ok((export, info))
     }
 

@@ -13,7 +13,7 @@ use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Most extents of one reply.
 const EXTENTS_MAX: usize = 1024;
@@ -23,59 +23,75 @@ const CLIENTS_MAX: usize = 1024;
 
 /// A query of a client.
 #[derive(Debug)]
-struct Question {
+pub(crate) struct Question {
     inbox: Arc<WorkerInbox>,
     query: StatusQuery,
 }
 
-/// Queues of the query threads, one for each export. A thread ends when this is dropped, or with
-/// the process: a thread that waits for another server is not joined.
-#[derive(Debug)]
-pub(crate) struct BlockStatusThreads(Vec<SyncSender<Question>>);
+/// Queues of the query threads, by index of the export. A thread ends when its queue is dropped, or
+/// with the process: a thread that waits for another server is not joined.
+#[derive(Debug, Default)]
+pub(crate) struct BlockStatusThreads(Mutex<Vec<Option<SyncSender<Question>>>>);
 
 impl BlockStatusThreads {
-    /// Starts the threads, for at most `nr_clients` at once.
+    /// Starts the thread of an export, for at most `nr_clients` at once.
     ///
     /// # Errors
-    /// Returns an error if a thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
-        exports: &Arc<[Export]>,
+        &self,
+        index: usize,
+        export: &Arc<Export>,
         nr_clients: usize,
-    ) -> io::Result<Arc<BlockStatusThreads>> {
-        let start_one = |export| {
-            let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
-            let (sender, questions) = sync_channel(nr);
-            let exports = Arc::downgrade(exports);
-            let builder = std::thread::Builder::new().name(format!("status-{export}"));
-            builder.spawn(move || answer_all((&exports, export), &questions))?;
-            Ok(sender)
-        };
-        let senders: io::Result<Vec<_>> = (0..exports.len()).map(start_one).collect();
-        Ok(Arc::new(BlockStatusThreads(senders?)))
+    ) -> io::Result<()> {
+        let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
+        let (sender, questions) = sync_channel(nr);
+        let export = Arc::downgrade(export);
+        let builder = std::thread::Builder::new().name(format!("status-{index}"));
+        builder.spawn(move || answer_all(&export, &questions))?;
+        let mut queues = self.queues();
+        if queues.len() <= index {
+            queues.resize_with(index + 1, || None);
+        }
+        queues[index] = Some(sender);
+        Ok(())
+    }
+
+    /// Ends the thread of an export.
+    pub(crate) fn end(&self, index: usize) {
+        self.queues()[index] = None;
     }
 
     /// Queues a query; its answer goes to `inbox`. Returns whether there was room. Queries of
     /// closed connections may fill the queue.
     pub(super) fn query(&self, query: StatusQuery, inbox: &Arc<WorkerInbox>) -> bool {
+        let queue = self.queues().get(query.export).cloned().flatten();
         let question = Question { inbox: Arc::clone(inbox), query };
-        self.0[query.export].try_send(question).is_ok()
+        queue.is_some_and(|queue| queue.try_send(question).is_ok())
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Vec<Option<SyncSender<Question>>>> {
+        // Each change under this lock is complete even if a panic follows.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Answers all queries about an export. Does not keep the disk open.
-fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<Question>) {
+fn answer_all(export: &Weak<Export>, questions: &Receiver<Question>) {
     for Question { inbox, query } in questions {
         let StatusQuery { client, rq, .. } = query;
-        let Some(exports) = exports.upgrade() else { return };
+        let Some(export) = export.upgrade() else { return };
         let is_one = matches!(rq.command, Ok(Command::BlockStatus { one: true }));
         let max = if is_one { 1 } else { EXTENTS_MAX };
         let mut extents: Vec<Extent> = Vec::new();
-        let disk = &exports[export].disk;
-        let ask = AssertUnwindSafe(|| disk.block_status(rq.offset, rq.len, max, &mut extents));
+        let ask =
+            AssertUnwindSafe(|| export.disk.block_status(rq.offset, rq.len, max, &mut extents));
         let extents = match catch_unwind(ask) {
             Ok(found) => found.map(|()| states(&extents)).map_err(|error| error.to_string()),
             Err(_) => Err("internal error in the server".to_owned()),
         };
+        // The answer may end the last use of the export, which is removed then.
+        drop(export);
         inbox.push(WorkerCommand::Answer(StatusAnswer { client, rq, extents }));
     }
 }
