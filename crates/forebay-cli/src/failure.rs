@@ -85,6 +85,17 @@ impl Failure {
         Self::Several { messages: first, usage: true }
     }
 
+    /// Returns the same failure, after its message has been printed.
+    pub(crate) fn printed(self) -> Self {
+        let is_usage = |failure: &Self| {
+            matches!(
+                failure,
+                Self::Usage(_) | Self::Several { usage: true, .. } | Self::Told { usage: true }
+            )
+        };
+        Self::Told { usage: is_usage(&self) }
+    }
+
     /// Returns the same failure as one of the run, not of the usage.
     pub(crate) fn of_run(self) -> Self {
         match self {

@@ -2,8 +2,8 @@
 //!
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
-//! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk; [`control`]: `forebay control`,
-//!   the limits of a running server;
+//! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk; [`control`]: `forebay ctl` and
+//!   `forebay control`, a running server;
 //! - [`trace`]: `forebay trace`, where the time of requests went;
 //! - [`run`]: `forebay run`, programs that use libaio, on the layer;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
@@ -89,7 +89,9 @@ enum Command {
     },
     /// Serve disks over NBD, and to virtual machines (vhost-user-blk)
     Serve(Box<serve::ServeArgs>),
-    /// Show and change the limits of a running server
+    /// Manage a running server: its exports, limits, settings, certificates and log, and its end
+    Ctl(control::CtlArgs),
+    /// Show and change the limits of a running server (forebay ctl can do more)
     Control(control::ControlArgs),
     /// Run a program that uses libaio, unmodified, on the layer
     Run(run::Args),
@@ -133,7 +135,8 @@ fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Run(args) }) => return run::main(&args),
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
-        Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
+        Ok(Cli { command: Command::Serve(args) }) => return serve::main(&args),
+        Ok(Cli { command: Command::Ctl(args) }) => control::ctl(&args),
         Ok(Cli { command: Command::Control(args) }) => control::main(&args),
         Ok(Cli { command: Command::Trace(args) }) => trace::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),

@@ -17,7 +17,33 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "description", "serve a", "serve a --description d"),
     ("serve", "limits", "serve a", "serve a --limits iops=5"),
     ("serve", "priority", "serve a", "serve a --priority idle"),
+    ("serve", "fork", "serve a", "serve a --fork"),
+    ("serve", "pid_file", "serve a", "serve a --pid-file p"),
+    ("serve", "run", "serve a", "serve a --run true"),
+    ("serve", "exit_last", "serve a", "serve a --exit-last"),
+    ("serve", "allow_path", "serve a", "serve a --allow-path DIR"),
+    ("serve", "log_level", "serve a", "serve a --log-level error"),
+    ("serve", "log_format", "serve a", "serve a --log-format json"),
     ("serve", "control", "serve a", "serve a --control c"),
+    ("ctl", "socket", "ctl a list", "ctl b list"),
+    ("ctl", "json", "ctl a list", "ctl a list --json"),
+    ("ctl limits", "export", "ctl s limits a", "ctl s limits b"),
+    ("ctl limits", "limits", "ctl s limits a", "ctl s limits a iops=5"),
+    ("ctl limits", "client", "ctl s limits a iops=5", "ctl s limits a iops=5 --client 3"),
+    ("ctl policy", "export", "ctl s policy a", "ctl s policy b"),
+    ("ctl policy", "settings", "ctl s policy a", "ctl s policy a scheduler=bfq"),
+    ("ctl resize", "export", "ctl s resize", "ctl s resize a"),
+    ("ctl add", "name", "ctl s add a ram:1M", "ctl s add b ram:1M"),
+    ("ctl add", "spec", "ctl s add a ram:1M", "ctl s add a ram:2M"),
+    ("ctl add", "description", "ctl s add a ram:1M", "ctl s add a ram:1M --description d"),
+    ("ctl add", "read_only", "ctl s add a ram:1M", "ctl s add a ram:1M --read-only"),
+    ("ctl add", "limits", "ctl s add a ram:1M", "ctl s add a ram:1M --limits iops=5"),
+    ("ctl add", "priority", "ctl s add a ram:1M", "ctl s add a ram:1M --priority idle"),
+    ("ctl add", "by_path", "ctl s add a x.img", "ctl s add a x.img --by-path"),
+    ("ctl remove", "export", "ctl s remove a", "ctl s remove b"),
+    ("ctl remove", "force", "ctl s remove a", "ctl s remove a --force"),
+    ("ctl drain", "force", "ctl s drain", "ctl s drain --force"),
+    ("ctl log-level", "level", "ctl s log-level", "ctl s log-level error"),
     ("control", "socket", "control a", "control b"),
     ("control", "export", "control a", "control a b"),
     ("control", "limits", "control a b", "control a b iops=5"),
@@ -151,8 +177,10 @@ fn outcome(args: &str) -> Result<String, Failure> {
         Command::Info { spec, json } => info::describe(&spec, json)?,
         Command::Serve(args) => {
             // The descriptor of the log has another number each time.
-            format!("{:?}", forebay_serve::Options { log: None, ..serve::options(&args)? })
+            let options = forebay_serve::Options { log: None, ..serve::options(&args)? };
+            format!("{options:?} {:?}", args.manners)
         }
+        Command::Ctl(args) => format!("{args:?}"),
         Command::Control(args) => format!("{args:?}"),
         Command::Sim(args) => format!("{:?}", sim::plan(&args)?),
         // The cells of an experiment are known only when it runs, for minutes with --real. So this
@@ -218,7 +246,7 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("bnech", &["unknown command 'bnech'; did you mean 'bench'?"]);
     check(
         "zzz",
-        &["unknown command 'zzz'; expected one of bench, info, serve, control, run, sim, \
+        &["unknown command 'zzz'; expected one of bench, info, serve, ctl, control, run, sim, \
              calibrate, lab, trace, help, man, completions"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);

@@ -48,6 +48,13 @@ fn commands<P: CommandFactory>(args: &[OsString]) -> String {
     names.filter(|name| named.is_none() || *name != "help").collect::<Vec<_>>().join(", ")
 }
 
+/// Returns whether the command that the arguments name has commands of its own.
+fn has_commands<P: CommandFactory>(args: &[OsString]) -> bool {
+    let program = P::command();
+    let named = args.get(1).and_then(|name| program.find_subcommand(name));
+    named.is_some_and(clap::Command::has_subcommands)
+}
+
 /// Returns the message of an error in these arguments; `None` if its text is a help text.
 fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String> {
     let text = |kind| context(error, kind);
@@ -65,6 +72,9 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
             match name() {
                 name if name.starts_with('-') => format!("unknown option {name}{hint}"),
+                name if has_commands::<P>(args) => {
+                    format!("unknown command '{name}'; expected one of {}", commands::<P>(args))
+                }
                 name => format!("unexpected argument '{name}'{hint}"),
             }
         }

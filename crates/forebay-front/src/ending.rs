@@ -17,6 +17,8 @@ pub enum Ending {
     Nonsense(String),
     /// The front end has stopped the ring. Requests in flight are answered first.
     RingStopped,
+    /// The export of the client is removed. The last replies are sent first.
+    ExportRemoved,
     /// The server shuts down. The last replies are sent first.
     ServerEnds,
     /// A deadline has passed. Nothing more is sent.
@@ -37,6 +39,7 @@ impl Ending {
             Ending::Bye => "closed by the client",
             Ending::Eof => "closed by the client without DISC",
             Ending::RingStopped => "the front end has stopped the ring",
+            Ending::ExportRemoved => "the export is removed",
             Ending::ServerEnds => "the server shuts down",
             Ending::Late(why) => why,
             Ending::Aborted(why)

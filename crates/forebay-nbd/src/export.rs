@@ -87,6 +87,19 @@ impl Abilities {
 }
 
 impl ExportInfo {
+    /// Withdraws the export: clients can no longer find it, and lists do not have it. Clients that
+    /// have chosen it are not affected, and the indices of other exports stay as they are.
+    pub fn withdraw(&mut self) {
+        // A client cannot ask for a name of this length.
+        self.name = "-".repeat(STRING_MAX.saturating_add(1));
+        self.description = String::new();
+    }
+
+    /// Returns whether the export was withdrawn.
+    pub fn is_withdrawn(&self) -> bool {
+        self.name.len() > STRING_MAX
+    }
+
     /// Checks that a server can offer this export. A server calls it once for each export, before
     /// it serves.
     ///

@@ -1,5 +1,6 @@
-//! Accept loop: hands new connections to the workers.
+//! Accept loop: hands new connections to the workers, until the server ends.
 
+use crate::closing::Drain;
 use crate::error::{ServeError, system};
 use crate::listen::{Listener, Peer, is_exhausted};
 use crate::metrics::ConnectionRefusal;
@@ -19,8 +20,9 @@ const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// the stop descriptor.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// Hands connections to workers and to devices until `stop` is readable or a thread has panicked;
-/// joining that thread returns the panic. `of_devices` has the listener of each device.
+/// Hands connections to workers and to devices until `stop` is readable, until a drain or the end
+/// of the last client ends the server, or until a thread has panicked; joining that thread returns
+/// the panic. `of_devices` has the listener of each device.
 ///
 /// # Errors
 /// Returns an error if a socket fails.
@@ -37,11 +39,16 @@ pub(crate) fn accept_until(
         if interval.is_some() {
             observer.alive();
         }
-        let ends = [stop, threads.panicked()];
+        let closing = &shared.closing;
+        let is_draining = closing.how() != Drain::No;
+        if closing.is_due(threads.nr_connections()) {
+            return Ok(());
+        }
+        let ends = [stop, threads.panicked(), closing.fd()];
         let mut polled: Vec<_> =
             ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::IN)).collect();
         let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { interval };
-        if !is_exhausted {
+        if !is_exhausted && !is_draining {
             let all = listeners.iter().chain(of_devices);
             polled.extend(all.map(|l| PollFd::new(l, PollFlags::IN)));
         }
@@ -49,8 +56,12 @@ pub(crate) fn accept_until(
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("cannot wait for connections")(error.into())),
         }
-        if polled[..ends.len()].iter().any(|end| !end.revents().is_empty()) {
+        if polled[..2].iter().any(|end| !end.revents().is_empty()) {
             return Ok(());
+        }
+        if !polled[2].revents().is_empty() {
+            closing.acknowledge();
+            continue;
         }
         // A socket that another process has shut down is always ready and never has a connection.
         if polled[ends.len()..].iter().any(|l| l.revents().contains(PollFlags::HUP)) {
@@ -58,6 +69,9 @@ pub(crate) fn accept_until(
             return Err(system("cannot accept connections")(why));
         }
         is_exhausted = false;
+        if is_draining {
+            continue;
+        }
         for listener in listeners {
             let push = |fd, peer| threads.push(fd, peer);
             is_exhausted |= accept_from(listener, shared, push)?;
@@ -83,7 +97,7 @@ fn accept_from(
                 let counters = shared.counters.server();
                 counters.accept_errors.count();
                 counters.refuse(ConnectionRefusal::NoDescriptor);
-                shared.log.line(now_ns(), format_args!("cannot accept a connection: {error}"));
+                shared.log.warn(now_ns(), format_args!("cannot accept a connection: {error}"));
                 return Ok(true);
             }
             Err(error) => return Err(system("cannot accept connections")(error)),

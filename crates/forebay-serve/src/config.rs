@@ -2,6 +2,7 @@
 
 use crate::export_limits::ExportLimits;
 use crate::listen::Address;
+use crate::log::{LogFormat, LogLevel};
 use forebay::{Disk, Priority};
 use forebay_front::PollMode;
 use forebay_front::stream::Capacity;
@@ -122,8 +123,18 @@ pub struct Options {
     /// Address where metrics are served.
     pub metrics: Option<Address>,
     /// Path of a control socket, in a directory that only the user of this process may enter.
-    /// Clients change the limits of exports there.
+    /// Clients manage the server there.
     pub control: Option<PathBuf>,
+    /// Whether the server ends when its last client has left, after at least one has chosen an
+    /// export.
+    pub exit_last: bool,
+    /// Directories whose files may be added as exports while the server runs, by their paths. They
+    /// are added to [`Needs::writable`](crate::Needs::writable).
+    pub allowed: Vec<PathBuf>,
+    /// Format of log lines.
+    pub log_format: LogFormat,
+    /// The least grave level of log lines that are written.
+    pub log_level: LogLevel,
     /// Descriptor for log lines: one per connection, and one per failure. Writes never block: a
     /// line that a full pipe does not take is dropped.
     pub log: Option<OwnedFd>,

@@ -2,7 +2,7 @@
 
 use crate::error::{ServeError, system};
 use crate::export::Export;
-use crate::log::Log;
+use crate::log::{Log, LogLevel};
 use forebay::now_ns;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -23,7 +23,7 @@ pub(crate) const END: Duration = Duration::from_secs(60);
 pub(crate) fn drain_and_flush(
     limit: Duration,
     drain: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
-    exports: &Arc<[Export]>,
+    exports: &[Arc<Export>],
     note: impl FnMut(String),
 ) -> Vec<ServeError> {
     let until = Instant::now() + limit;
@@ -67,17 +67,17 @@ fn begin<T: Send + 'static>(
 }
 
 /// Result of a flush: the error, if it failed without a loss.
-type Flushed = Result<Option<String>, ServeError>;
+pub(crate) type Flushed = Result<Option<String>, ServeError>;
 
 /// Last flush of an export, by its index. If no thread could be started, it is still to be made.
 type Flush = (usize, Result<Receiver<Flushed>, ServeError>);
 
 /// Starts the last flush of every disk.
-fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
+fn begin_flushes(exports: &[Arc<Export>]) -> Vec<Flush> {
     let written = (0..exports.len()).filter(|nr| !exports[*nr].can.read_only);
     let begin_one = |nr| {
-        let exports = Arc::clone(exports);
-        (nr, begin(move || flush(&exports[nr])))
+        let export = Arc::clone(&exports[nr]);
+        (nr, begin(move || flush(&export)))
     };
     written.map(begin_one).collect()
 }
@@ -85,7 +85,7 @@ fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
 /// Returns the errors of flushes that failed or did not end in time.
 fn failed_flushes(
     flushes: Vec<Flush>,
-    exports: &Arc<[Export]>,
+    exports: &[Arc<Export>],
     (until, limit): (Instant, Duration),
     mut note: impl FnMut(String),
 ) -> Vec<ServeError> {
@@ -110,7 +110,8 @@ fn failed_flushes(
     failures
 }
 
-fn flush(export: &Export) -> Flushed {
+/// Flushes the disk of an export that no client uses any more.
+pub(crate) fn flush(export: &Export) -> Flushed {
     let had_unflushed = export.has_unflushed_writes();
     let Err(source) = export.disk.flush() else { return Ok(None) };
     let spec = export.spec.clone();
@@ -127,7 +128,7 @@ fn flush(export: &Export) -> Flushed {
 pub(crate) fn gravest(log: &Log, failures: Vec<ServeError>) -> Result<(), ServeError> {
     let mut failures = failures.into_iter();
     let gravest = failures.next();
-    failures.for_each(|failure| log.line(now_ns(), failure));
+    failures.for_each(|failure| log.write_at(LogLevel::Error, now_ns(), failure));
     gravest.map_or(Ok(()), Err)
 }
 
@@ -136,9 +137,10 @@ mod tests {
     use super::*;
     use crate::config::ExportOptions;
 
-    fn export(name: &str, spec: &str) -> Export {
+    fn export(name: &str, spec: &str) -> Arc<Export> {
         let (name, spec) = (name.to_owned(), spec.to_owned());
-        Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }, None).unwrap().0
+        let options = ExportOptions { name, spec, ..ExportOptions::default() };
+        Arc::new(Export::open(&options, None).unwrap().0)
     }
 
     /// A worker that waits for the first disk does not delay the flush of the second one either.
@@ -153,7 +155,7 @@ mod tests {
             export.disk.write_at(&[1; 4096], 0).unwrap();
             assert!(export.has_unflushed_writes());
         }
-        let exports: Arc<[Export]> = [hangs, well].into();
+        let exports = [hangs, well];
         let (_never, waits) = channel::<()>();
         let limit = Duration::from_millis(800);
         let drain = move || waits.recv().map_err(|_| ServeError::Panicked);
@@ -173,13 +175,13 @@ mod tests {
         files.iter().for_each(|file| std::fs::write(file.path(), vec![0; 1 << 20]).unwrap());
         let path = |nr: usize| files[nr].path().to_str().unwrap();
         let hangs = export("hangs", &format!("fault:{}?rule=flush:delay=600s", path(0)));
-        let exports: Arc<[Export]> = [hangs, export("well", path(1))].into();
+        let exports = [hangs, export("well", path(1))];
         exports[0].disk.write_at(&[1; 4096], 0).unwrap();
-        let at_work = Arc::clone(&exports);
+        let at_work = Arc::clone(&exports[1]);
         let limit = Duration::from_secs(4);
         let drain = move || {
             thread::sleep(limit * 5 / 8);
-            at_work[1].disk.write_at(&[1; 4096], 0).unwrap();
+            at_work.disk.write_at(&[1; 4096], 0).unwrap();
             Ok(())
         };
         let failures = drain_and_flush(limit, drain, &exports, |note| panic!("{note}"));
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn timely_shutdown_flushes_everything() {
-        let exports: Arc<[Export]> = [export("", "ram:1M")].into();
+        let exports = [export("", "ram:1M")];
         let drain = || Err(ServeError::Panicked);
         let failures = drain_and_flush(Duration::from_secs(60), drain, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");

@@ -9,6 +9,7 @@ use forebay_front::stream::PIECE_MAX;
 use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::wire::BlockSizes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
 /// 32 MiB; kernels have sent requests of 49.9 MB. It does not affect memory: payloads larger than
@@ -29,9 +30,26 @@ pub(crate) struct Export {
     pub(crate) facts: ExportFacts,
     /// Its limits, its priority and its clients.
     pub(crate) tenant: Arc<Tenant>,
+    /// `nr_requests`, if it was set while the server runs.
+    pub(crate) nr_requests: NrRequests,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
     opened_point: u64,
+}
+
+/// The number of tags that was set for each hardware context, if one was. Relaxed: it is only
+/// shown.
+#[derive(Debug, Default)]
+pub(crate) struct NrRequests(AtomicU32);
+
+impl NrRequests {
+    pub(crate) fn set(&self, nr: u32) {
+        self.0.store(nr, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|nr| *nr > 0)
+    }
 }
 
 impl Export {
@@ -90,7 +108,17 @@ impl Export {
             .set_limits(&options.limits)
             .map_err(|source| ServeError::Limits { spec: options.written(), source })?;
         let block_bytes = min;
-        let export = Export { disk, spec, name, can, block_bytes, facts, tenant, opened_point };
+        let export = Export {
+            disk,
+            spec,
+            name,
+            can,
+            block_bytes,
+            facts,
+            tenant,
+            nr_requests: NrRequests::default(),
+            opened_point,
+        };
         Ok((export, info))
     }
 
@@ -144,6 +172,21 @@ fn open_disk(
     };
     let size_bytes = disk.capacity_bytes().ok_or_else(grows)?;
     Ok((disk, size_bytes))
+}
+
+/// Returns how many hardware contexts the disk of an export has, unless its spec chooses it.
+/// `None`: the default.
+pub(crate) fn nr_hw_queues(
+    export: &ExportOptions,
+    nr_rings: usize,
+    nr_workers: usize,
+) -> Option<u32> {
+    match export.limits.client.weight {
+        // Weights order the I/O of one context.
+        Some(_) => Some(1),
+        // One for each thread, and the shared one.
+        None => (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32),
+    }
 }
 
 /// Key of a spec: the number of hardware contexts.

@@ -2,6 +2,7 @@
 //!
 //! [`ServerHandle::reload`] is the one place for what a server can change while it runs.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use forebay::now_ns;
@@ -33,20 +34,30 @@ impl ServerHandle {
     /// rest is reloaded.
     pub fn reload(&self) -> Result<(), ServeError> {
         let Some(shared) = self.0.upgrade() else { return Ok(()) };
-        let resized = resize::reread(&shared);
-        let Some(tls) = &shared.tls else { return resized };
-        let directory = tls.directory().display();
-        match tls.reload() {
-            Ok(()) => {
-                let line = format_args!("reloaded the TLS certificates in {directory}");
-                shared.log.line(now_ns(), line);
-                resized
-            }
-            Err(error) => {
-                let what = "reload failed, new connections use the previous TLS certificates";
-                shared.log.line(now_ns(), format_args!("{what}: {error}"));
-                resized.and(Err(error.into()))
-            }
+        let resized = resize::reread(&shared, None);
+        let reloaded = reload_certificates(&shared);
+        resized.and(reloaded.map(drop))
+    }
+}
+
+/// Reads the TLS certificates again, for new connections, and writes the outcome to the log.
+/// Returns their directory, or `None` if TLS is off.
+///
+/// # Errors
+/// Returns an error if they cannot be used. Then new connections use the previous ones.
+pub(crate) fn reload_certificates(shared: &Shared) -> Result<Option<&Path>, ServeError> {
+    let Some(tls) = &shared.tls else { return Ok(None) };
+    let directory = tls.directory();
+    match tls.reload() {
+        Ok(()) => {
+            let line = format_args!("reloaded the TLS certificates in {}", directory.display());
+            shared.log.line(now_ns(), line);
+            Ok(Some(directory))
+        }
+        Err(error) => {
+            let what = "reload failed, new connections use the previous TLS certificates";
+            shared.log.warn(now_ns(), format_args!("{what}: {error}"));
+            Err(error.into())
         }
     }
 }

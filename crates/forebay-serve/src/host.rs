@@ -4,7 +4,7 @@
 use crate::metrics::WorkerCounters;
 use crate::shared::Shared;
 use forebay::{BioQueue, Completion, PollMode, QueuePoll, Segments};
-use forebay_front::{PollSums, Stage};
+use forebay_front::PollSums;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec};
@@ -67,12 +67,6 @@ impl HostBase {
         self.counters.record_polling(sums);
     }
 
-    /// Adds the time that each of `nr` requests has spent in a stage, ns.
-    #[inline]
-    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64, nr: u64) {
-        self.counters.record(export, stage, ns, nr);
-    }
-
     /// Counts a panic of a session.
     pub(crate) fn count_panic(&self) {
         self.shared.counters.server().panics.count();
@@ -81,6 +75,11 @@ impl HostBase {
     /// Writes a line of the log.
     pub(crate) fn log(&self, now_ns: u64, line: impl fmt::Display) {
         self.shared.log.line(now_ns, line);
+    }
+
+    /// Writes a line of the log about a failure.
+    pub(crate) fn warn(&self, now_ns: u64, line: impl fmt::Display) {
+        self.shared.log.warn(now_ns, line);
     }
 }
 
@@ -122,6 +121,14 @@ impl WatchedQueue {
             self.handle = handle.ok().filter(|handle| add(handle).is_ok());
         }
         self.handle.is_some()
+    }
+
+    /// Ends the registration at epoll, because the queue is closed next.
+    pub(crate) fn unwatch(&mut self, host: &HostBase) {
+        if let Some(handle) = self.handle.take() {
+            // It is registered, so this does not fail.
+            let _ = epoll::delete(&host.epoll, &handle);
+        }
     }
 
     /// Records that the descriptor was reported: the queue must be reaped, even if it is empty.

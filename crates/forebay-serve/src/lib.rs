@@ -12,7 +12,9 @@
 #![deny(missing_docs)]
 
 mod accept;
+mod block_status;
 mod clients;
+mod closing;
 mod config;
 mod control;
 mod device;
@@ -20,11 +22,13 @@ mod end;
 mod error;
 mod export;
 mod export_limits;
+mod exports;
 mod handle;
 mod host;
 mod inbox;
 mod listen;
 mod log;
+mod managed;
 mod metrics;
 mod observer;
 mod own_socket;
@@ -46,6 +50,7 @@ pub use forebay_front::PollMode;
 pub use forebay_vhost_user::survive_truncated_memory;
 pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};
+pub use log::{LogFormat, LogLevel};
 pub use metrics::{EndpointError, last_part, metrics_address};
 pub use observer::Observer;
 pub use own_socket::ControlError;

@@ -5,10 +5,15 @@
 //! that a peer has chosen is escaped, so that it cannot form a line of its own, or a control
 //! sequence of a terminal.
 
+mod format;
+
+pub use format::{LogFormat, LogLevel};
+
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -19,39 +24,65 @@ use crate::metrics::TrafficSum;
 const BURST: u64 = 200;
 /// After a burst, one line is allowed per this many ns.
 const NS_PER_LINE: u64 = 100_000_000;
-/// Longest line, bytes: a pipe takes a write of this length completely or not at all.
-const MAX_LINE_BYTES: usize = 4096;
-
 /// Log that any thread may write to.
 #[derive(Debug)]
 pub(crate) struct Log {
     output: Option<OwnedFd>,
+    format: LogFormat,
+    /// The least grave level that is written.
+    level: AtomicU8,
     limit: Mutex<Limit>,
 }
 
 impl Log {
     /// Returns a log that writes to this descriptor; `None`: nowhere.
-    pub(crate) fn to(output: Option<OwnedFd>) -> Log {
-        Log { output, limit: Mutex::new(Limit::default()) }
+    pub(crate) fn to(output: Option<OwnedFd>, format: LogFormat, level: LogLevel) -> Log {
+        Log { output, format, level: AtomicU8::new(level as u8), limit: Mutex::default() }
     }
 
-    /// Writes a line. `now_ns` is the current time of any monotonic clock.
+    /// Changes the least grave level that is written.
+    pub(crate) fn set_level(&self, level: LogLevel) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Returns the least grave level that is written.
+    pub(crate) fn level(&self) -> LogLevel {
+        let level = self.level.load(Ordering::Relaxed);
+        LogLevel::ALL.into_iter().find(|it| *it as u8 == level).unwrap_or_default()
+    }
+
+    /// Writes a line about the normal work of the server. `now_ns` is the current time of any
+    /// monotonic clock.
     pub(crate) fn line(&self, now_ns: u64, text: impl fmt::Display) {
+        self.write_at(LogLevel::Info, now_ns, text);
+    }
+
+    /// Writes a line about a failure after which the server continues.
+    pub(crate) fn warn(&self, now_ns: u64, text: impl fmt::Display) {
+        self.write_at(LogLevel::Warning, now_ns, text);
+    }
+
+    /// Writes a line of this level.
+    pub(crate) fn write_at(&self, level: LogLevel, now_ns: u64, text: impl fmt::Display) {
+        if level as u8 > self.level.load(Ordering::Relaxed) {
+            return;
+        }
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = limit.admit(now_ns) else { return };
-        let mut lines = vec![text.to_string()];
+        let mut lines = vec![(level, text.to_string())];
         if left_out > 0 {
-            lines.insert(0, format!("{left_out} log lines dropped: too many at once"));
+            let dropped = format!("{left_out} log lines dropped: too many at once");
+            lines.insert(0, (LogLevel::Warning, dropped));
         }
-        if !lines.iter().all(|line| self.write(line)) {
+        if !lines.iter().all(|(level, line)| self.write(*level, line)) {
             limit.left_out = left_out + 1;
         }
     }
 
     /// Returns whether the line was written, or can never be written.
-    fn write(&self, text: &str) -> bool {
+    fn write(&self, level: LogLevel, text: &str) -> bool {
         let Some(output) = &self.output else { return true };
-        let line = shown(text);
+        let line = self.format.line(level, SystemTime::now(), text);
         let mut ready = [PollFd::new(output, PollFlags::OUT)];
         let is_ready = poll(&mut ready, Some(&Timespec::default())).is_ok_and(|nr| nr > 0);
         if is_ready {
@@ -81,23 +112,6 @@ impl Limit {
         self.until_ns = until_ns + NS_PER_LINE;
         Some(std::mem::take(&mut self.left_out))
     }
-}
-
-/// Returns a text as one line, with control characters escaped.
-fn shown(text: &str) -> String {
-    let mut line = String::from("forebay: ");
-    for char in text.chars() {
-        if line.len() > MAX_LINE_BYTES - 16 {
-            line.push_str("...");
-            break;
-        }
-        match char {
-            char if char.is_control() => line.extend(char.escape_default()),
-            char => line.push(char),
-        }
-    }
-    line.push('\n');
-    line
 }
 
 /// Log line of a connection that has chosen an export.

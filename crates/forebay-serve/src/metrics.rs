@@ -18,7 +18,7 @@ pub use http::{EndpointError, metrics_address};
 pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure};
 pub(crate) use label::labels;
 pub use label::last_part;
-pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};
+pub(crate) use registry::{CountedExport, Counters, OpenConnection, StageTimes, WorkerCounters};
 pub(crate) use rings::RingCounters;
 #[cfg(test)]
 pub(crate) use traffic::Traffic;

@@ -29,29 +29,36 @@ enum Found {
     Grown { from: u64, to: u64 },
 }
 
-/// Reads the sizes of all exports again, and writes what has changed to the log.
+/// Reads the sizes of the exports again, or of the one with the index `only`, and writes what has
+/// changed to the log.
 ///
 /// # Errors
 /// Returns the first error. That export keeps its former size, and the others are still resized.
-pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
+pub(crate) fn reread(shared: &Shared, only: Option<usize>) -> Result<(), ServeError> {
     let turn = shared.sizes.begin();
     let (mut failed, mut has_grown) = (None, false);
-    for (export, Export { name, .. }) in shared.exports.iter().enumerate() {
+    let mut exports = shared.exports.offered();
+    exports.retain(|(export, _)| only.is_none_or(|only| only == *export));
+    for (export, opened) in &exports {
+        let (export, name) = (*export, &opened.name);
         let log = |text: &dyn fmt::Display| {
             shared.log.line(now_ns(), format_args!("export {name:?}: {text}"));
         };
-        let found = reread_one(shared, export);
+        let warn = |text: &dyn fmt::Display| {
+            shared.log.warn(now_ns(), format_args!("export {name:?}: {text}"));
+        };
+        let found = reread_one(shared, export, opened);
         let has_new_size = matches!(found, Ok(Found::Grown { .. }));
         match found {
             Ok(Found::Same) => {}
             Ok(Found::Grown { from, to }) => {
                 log(&format_args!("grown from {from} to {to} bytes"));
                 if let Some(line) = unseen_end(to).filter(|_| has_device(shared, export)) {
-                    log(&line);
+                    warn(&line);
                 }
             }
             Err(error) => {
-                log(&error);
+                warn(&error);
                 failed = failed.or(Some(error));
             }
         }
@@ -61,7 +68,7 @@ pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
         // of the server. A failure is logged only if there is a new size.
         notify(shared, export, &|text| {
             if has_new_size {
-                log(text);
+                warn(text);
             }
         });
     }
@@ -81,8 +88,8 @@ fn has_device(shared: &Shared, export: usize) -> bool {
 }
 
 /// Performs steps 1 to 4 for an export.
-fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
-    let Export { disk, spec, .. } = &shared.exports[export];
+fn reread_one(shared: &Shared, export: usize, opened: &Export) -> Result<Found, ServeError> {
+    let Export { disk, spec, .. } = opened;
     let refused = |why: String| ServeError::Resize { spec: spec.clone(), why };
     let read = disk.reread_size();
     let read = read.map_err(|error| refused(format!("cannot read the size again: {error}")))?;

@@ -1,12 +1,15 @@
 //! The server: its disks and sockets, and how it runs from start to shutdown.
 
 use crate::accept::accept_until;
+use crate::block_status::BlockStatusThreads;
+use crate::closing::Closing;
 use crate::config::{DeviceOptions, ExportOptions, Limits, Options};
 use crate::control::Control;
 use crate::device::{self, Device};
 use crate::end::{self, END};
 use crate::error::{ServeError, passed_socket, system};
-use crate::export::Export;
+use crate::export::{Export, nr_hw_queues};
+use crate::exports::Exports;
 use crate::handle::ServerHandle;
 use crate::listen::Listener;
 use crate::log::Log;
@@ -50,12 +53,14 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     listeners: Vec<Listener>,
     /// Sockets of the devices, in their order.
     device_listeners: Vec<Listener>,
     metrics: Option<Endpoint>,
     control: Option<Listener>,
+    /// Directories whose files may be added.
+    allowed: Vec<PathBuf>,
 }
 
 /// Rights that an open server still needs, for a caller that confines the process.
@@ -65,9 +70,15 @@ pub struct Needs {
     pub socket_files: Vec<PathBuf>,
     /// Directories whose files a reload reads ([`ServerHandle::reload`]).
     pub readable: Vec<PathBuf>,
+    /// Directories whose files may be opened for reading and writing
+    /// ([`Options::allowed`](crate::Options::allowed)).
+    pub writable: Vec<PathBuf>,
     /// Whether a disk may connect to another server.
     pub connects: bool,
 }
+
+/// Block size for which the smallest pieces of the budget have room, bytes.
+const PIECE_MIN: u32 = 4096;
 
 impl Server {
     /// Opens the disks and the sockets. From here on clients can connect; they wait until the
@@ -75,31 +86,19 @@ impl Server {
     ///
     /// # Errors
     /// Returns an error that names what cannot be opened, and the remedy.
-    pub fn open(options: Options) -> Result<Server, ServeError> {
-        let tls = options.tls.map(Tls::open).transpose()?;
+    pub fn open(mut options: Options) -> Result<Server, ServeError> {
+        let tls = options.tls.take().map(Tls::open).transpose()?;
         let tls_policy = tls.as_ref().map_or(TlsPolicy::Off, Tls::policy);
         if options.exports.is_empty() {
             return Err(ServeError::NoExport);
         }
         let has_nbd = !options.listen.is_empty() || !options.sockets.is_empty();
         let nr_workers = if has_nbd { options.limits.threads.max(1) } else { 0 };
-        let mut opened: Vec<(Export, ExportInfo)> = Vec::new();
-        for (nr, export) in options.exports.iter().enumerate() {
-            if opened.iter().any(|(other, _)| other.name == export.name) {
-                return Err(ServeError::SameName(export.name.clone()));
-            }
-            let of_export = || options.devices.iter().filter(|device| device.export == nr);
-            let nr_rings: usize = of_export().map(|device| usize::from(device.nr_queues)).sum();
-            let is_reachable = has_nbd || of_export().next().is_some();
-            if !is_reachable && !options.devices.is_empty() {
-                return Err(ServeError::Unreachable { spec: export.written() });
-            }
-            opened.push(Export::open(export, nr_hw_queues(export, nr_rings, nr_workers))?);
-        }
+        let opened = open_exports(&options, nr_workers)?;
         let (exports, infos): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let blocks = exports.iter().map(|export| export.block_bytes);
+        let max_block = exports.iter().map(|export| export.block_bytes).max().unwrap_or(1);
         let capacity = options.limits.capacity();
-        let budget = Budget::new(&capacity, blocks.max().unwrap_or(1))
+        let budget = Budget::new(&capacity, max_block)
             .map_err(|error| ServeError::of_memory(error, &options.limits))?;
         let mut listeners = Vec::new();
         for socket in options.sockets {
@@ -131,7 +130,7 @@ impl Server {
         let control = options.control.as_deref().map(own_socket::listen).transpose()?;
         let shared = Arc::new(Shared {
             sizes: Sizes::new(infos.into()),
-            exports: exports.into(),
+            exports: Exports::new(exports),
             tls,
             tls_policy,
             devices,
@@ -141,23 +140,28 @@ impl Server {
             poll: options.poll,
             budget,
             nr_open: Arc::default(),
+            max_block: max_block.max(PIECE_MIN),
             counters,
-            log: Log::to(options.log),
+            log: Log::to(options.log, options.log_format, options.log_level),
+            status: BlockStatusThreads::default(),
+            closing: Closing::new(options.exit_last)
+                .map_err(system("cannot create a descriptor"))?,
         });
-        Ok(Server { shared, listeners, device_listeners, metrics, control })
+        let allowed = options.allowed;
+        Ok(Server { shared, listeners, device_listeners, metrics, control, allowed })
     }
 
     /// Returns the disks that are served, in the order of the exports.
-    pub fn disks(&self) -> impl Iterator<Item = &Disk> {
-        self.shared.exports.iter().map(|export| &export.disk)
+    pub fn disks(&self) -> impl Iterator<Item = Disk> + use<> {
+        self.shared.exports.all().into_iter().map(|export| export.disk.clone())
     }
 
     /// Returns the NBD URIs of all exports, at every socket, and the specs of all devices.
     pub fn uris(&self) -> Vec<String> {
         let is_tls = self.shared.tls_policy == TlsPolicy::Require;
+        let exports = self.shared.exports.all();
         let of = |listener: &Listener| {
-            let exports = self.shared.exports.iter();
-            exports.map(|export| listener.uri(&export.name, is_tls)).collect::<Vec<_>>()
+            exports.iter().map(|export| listener.uri(&export.name, is_tls)).collect::<Vec<_>>()
         };
         let nbd = self.listeners.iter().flat_map(of);
         nbd.chain(self.device_listeners.iter().map(device::spec_at)).collect()
@@ -175,11 +179,12 @@ impl Server {
         let files = listeners.filter_map(Listener::file);
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let files = files.chain(self.control.as_ref().and_then(Listener::file));
-        let mut exports = self.shared.exports.iter();
+        let exports = self.shared.exports.all();
         Needs {
             socket_files: files.map(Path::to_owned).collect(),
             readable: self.shared.tls.as_ref().map_or_else(Vec::new, Tls::directories),
-            connects: exports.any(|export| export.disk.info().facts.uses_tcp),
+            writable: self.allowed.clone(),
+            connects: exports.iter().any(|export| export.disk.info().facts.uses_tcp),
         }
     }
 
@@ -211,14 +216,14 @@ impl Server {
         for device in &self.shared.devices {
             let ExportInfo { name, size_bytes, .. } = &infos[device.export];
             if let Some(line) = device::unseen_end(*size_bytes) {
-                self.shared.log.line(now_ns(), format_args!("export {name:?}: {line}"));
+                self.shared.log.warn(now_ns(), format_args!("export {name:?}: {line}"));
             }
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
-        let control = || Control::new(Arc::clone(&self.shared.exports));
+        let threads = Threads::start(&self.shared)?;
+        let control = || Control::new(&self.shared, threads.inboxes());
         let control = self.control.take().map(|socket| SmallServer::start(socket, control()));
         let control = control.transpose().map_err(system("cannot start a thread"))?;
-        let threads = Threads::start(&self.shared)?;
         self.serve(threads, control, stop.as_fd(), observer)
     }
 
@@ -240,24 +245,36 @@ impl Server {
         observer.stopping();
         let shared = &self.shared;
         // Requests in flight must not wait for a limit, and no client may set another.
+        shared.exports.end();
         drop(control);
-        shared.exports.iter().for_each(|export| export.tenant.lift_limits());
-        let note = |note| shared.log.line(now_ns(), note);
-        let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);
+        let exports = shared.exports.all();
+        exports.iter().for_each(|export| export.tenant.lift_limits());
+        let note = |note| shared.log.warn(now_ns(), note);
+        let mut failures = end::drain_and_flush(END, || threads.end(), &exports, note);
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }
 }
 
-/// Returns how many hardware contexts the disk of an export has, unless its spec chooses it.
-/// `None`: the default.
-fn nr_hw_queues(export: &ExportOptions, nr_rings: usize, nr_workers: usize) -> Option<u32> {
-    match export.limits.client.weight {
-        // Weights order the I/O of one context.
-        Some(_) => Some(1),
-        // One for each thread, and the shared one.
-        None => (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32),
+/// Opens the disks of the exports.
+fn open_exports(
+    options: &Options,
+    nr_workers: usize,
+) -> Result<Vec<(Export, ExportInfo)>, ServeError> {
+    let mut opened: Vec<(Export, ExportInfo)> = Vec::new();
+    for (nr, export) in options.exports.iter().enumerate() {
+        if opened.iter().any(|(other, _)| other.name == export.name) {
+            return Err(ServeError::SameName(export.name.clone()));
+        }
+        let of_export = || options.devices.iter().filter(|device| device.export == nr);
+        let nr_rings: usize = of_export().map(|device| usize::from(device.nr_queues)).sum();
+        let is_reachable = nr_workers > 0 || of_export().next().is_some();
+        if !is_reachable && !options.devices.is_empty() {
+            return Err(ServeError::Unreachable { spec: export.written() });
+        }
+        opened.push(Export::open(export, nr_hw_queues(export, nr_rings, nr_workers))?);
     }
+    Ok(opened)
 }
 
 /// Returns the name of an export, and the spec of its disk.

@@ -1,8 +1,10 @@
 //! State that all threads of a server share.
 
+use crate::block_status::BlockStatusThreads;
+use crate::closing::Closing;
 use crate::config::Limits;
 use crate::device::Device;
-use crate::export::Export;
+use crate::exports::Exports;
 use crate::log::Log;
 use crate::metrics::Counters;
 use crate::sizes::Sizes;
@@ -13,10 +15,10 @@ use forebay_nbd::server::TlsPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The state; only its atomics, counters, sizes and log change.
+/// The state; only its atomics, counters, exports, sizes and log change.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) exports: Arc<[Export]>,
+    pub(crate) exports: Exports,
     /// The sizes of the exports, with their descriptions for clients.
     pub(crate) sizes: Sizes,
     pub(crate) tls: Option<Tls>,
@@ -29,9 +31,15 @@ pub(crate) struct Shared {
     /// Threads that serve NBD connections: none if no NBD socket listens.
     pub(crate) nr_workers: usize,
     pub(crate) budget: Budget,
+    /// Largest block of a disk that may be added: the budget has room for it.
+    pub(crate) max_block: u32,
     pub(crate) poll: PollMode,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) log: Log,
+    /// Threads that answer BLOCK_STATUS.
+    pub(crate) status: BlockStatusThreads,
+    /// Requests to end the server.
+    pub(crate) closing: Closing,
 }

@@ -33,7 +33,8 @@ type NbdInbox = dyn ResizeInbox<Arc<[ExportInfo]>>;
 /// Sizes of the exports, and the threads that use them.
 #[derive(Debug)]
 pub(crate) struct Sizes {
-    /// Held during a reload, so that the steps of two reloads do not mix.
+    /// Held during a reload, and while an export is added or withdrawn, so that the steps of two
+    /// changes do not mix.
     turn: Mutex<()>,
     /// Held for a moment, never during a wait. A thread is added before it starts, and loads the
     /// sizes when it has started. So each change reaches it: by its first load, or by a message.
@@ -59,7 +60,7 @@ impl Sizes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for other reloads. The caller changes sizes while it holds the guard.
+    /// Waits for other changes. The caller changes sizes while it holds the guard.
     pub(crate) fn begin(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +85,12 @@ impl Sizes {
         let mut state = self.state();
         state.workers.iter().for_each(|worker| worker.resize(Arc::clone(&infos)));
         state.infos = infos;
+    }
+
+    /// Replaces the descriptions of the exports, for threads that start later. The caller sends
+    /// them to the workers.
+    pub(crate) fn set_for_new_threads(&self, infos: Arc<[ExportInfo]>) {
+        self.state().infos = infos;
     }
 
     /// Waits until the rings of an export accept requests up to this size.

@@ -6,7 +6,6 @@ use crate::shared::Shared;
 use crate::vhost_user::DeviceThreads;
 use crate::worker::Worker;
 use crate::worker::inbox::WorkerInbox;
-use crate::worker::status::BlockStatusThreads;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -41,8 +40,10 @@ impl Threads {
         let panicked = Arc::new(panicked);
         let mut threads = Threads { inboxes, workers, devices: None, panicked };
         let nr_clients = shared.limits.connections;
-        let block_status = BlockStatusThreads::start(&shared.exports, nr_clients);
-        let block_status = block_status.map_err(system("cannot start a thread"))?;
+        for (index, export) in shared.exports.offered() {
+            let started = shared.status.start(index, &export, nr_clients);
+            started.map_err(system("cannot start a thread"))?;
+        }
         let (devices, mut readies) = DeviceThreads::start(shared, &threads.panicked)?;
         threads.devices = Some(devices);
         for number in 0..shared.nr_workers {
@@ -52,7 +53,7 @@ impl Threads {
             );
             threads.inboxes.push(Arc::clone(&inbox));
             shared.sizes.add_worker(inbox.clone());
-            let ready = threads.start_worker(number, shared, inbox, &block_status)?;
+            let ready = threads.start_worker(number, shared, inbox)?;
             readies.push(ready);
         }
         // Each thread connects to disks on NBD servers. Clients should not wait for that, and it
@@ -70,17 +71,15 @@ impl Threads {
         number: usize,
         shared: &Arc<Shared>,
         inbox: Arc<WorkerInbox>,
-        block_status: &Arc<BlockStatusThreads>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll =
             Worker::epoll(&inbox).map_err(system("cannot create a descriptor for a worker"))?;
-        let (shared, block_status, panicked) =
-            (Arc::clone(shared), Arc::clone(block_status), Arc::clone(&inbox));
+        let (shared, panicked) = (Arc::clone(shared), Arc::clone(&inbox));
         let (is_ready, ready) = channel();
         let builder = std::thread::Builder::new().name(format!("worker-{number}"));
         let thread = builder.spawn(move || {
             let worker = AssertUnwindSafe(|| {
-                let worker = Worker::new(shared, inbox, block_status, epoll);
+                let worker = Worker::new(shared, inbox, epoll);
                 drop(is_ready);
                 worker.run();
             });
@@ -104,6 +103,17 @@ impl Threads {
     pub(crate) fn push(&self, connection: OwnedFd, peer: Peer) {
         let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.nr_conns());
         inbox.expect("there is a thread").accept(connection, peer);
+    }
+
+    /// Returns the inboxes of the workers.
+    pub(crate) fn inboxes(&self) -> &[Arc<WorkerInbox>] {
+        &self.inboxes
+    }
+
+    /// Returns the number of connections.
+    pub(crate) fn nr_connections(&self) -> usize {
+        let nr: usize = self.inboxes.iter().map(|inbox| inbox.nr_conns()).sum();
+        nr + self.devices.as_ref().map_or(0, DeviceThreads::nr_connections)
     }
 
     /// Hands a connection to a device.

@@ -2,8 +2,6 @@
 
 const TCP: &str = "use --nbd tcp:HOST:PORT";
 const UNIX: &str = "use --nbd unix:PATH";
-const BACKGROUND: &str = "forebay serve stays in the foreground: let a service manager start it, \
-                          or `setsid --fork forebay serve ...`";
 const NO_FORMAT: &str = "every image is served as raw; qemu-nbd serves other formats";
 const NO_PART: &str = "a part of a disk is served through a loop device: `losetup --show --find \
                        --offset BYTES --sizelimit BYTES FILE`";
@@ -12,12 +10,9 @@ const NO_PART: &str = "a part of a disk is served through a loop device: `losetu
 const OPTIONS: &[(&[&str], &str)] = &[
     (&["--port", "-p", "--bind", "-b", "--ip-addr", "--ipaddr", "-i", "--listen", "-l"], TCP),
     (&["--socket", "-k", "--unix", "-U"], UNIX),
-    (&["--fork", "--daemon", "--daemonize", "--background", "-d"], BACKGROUND),
+    (&["--daemon", "--daemonize", "--background", "-d"], "use --fork"),
     (&["--foreground", "-f", "--persistent", "-t"], "leave it out: this is the default"),
-    (
-        &["--pid-file", "--pidfile", "-P"],
-        "forebay serve writes no PID file: a shell has the number in $!, systemd in $MAINPID",
-    ),
+    (&["--pidfile", "-P"], "use --pid-file"),
     (&["--export-name", "--exportname", "-x", "-e"], "use --name"),
     (&["--readonly", "-r"], "use --read-only"),
     (&["--format"], NO_FORMAT),
@@ -27,10 +22,11 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["--aio"], "use a key of the spec: disk.img?engine=aio"),
     (&["--tls-creds", "--tls-cert-dir"], "use --tls require --tls-certificates DIR"),
     (&["--tls-psk"], "keys that both sides share (PSK) are not supported: use certificates"),
-    (&["--run", "--exit-with-parent", "--exit-last"], "start the server, and stop it by SIGTERM"),
+    (&["--exit-with-parent"], "use --exit-last, or stop the server by SIGTERM"),
     (&["--connect", "-c"], "use nbd-client, which connects a /dev/nbdN to a server"),
     (&["--user", "-u", "--group", "-g"], "start the server as that user"),
-    (&["--verbose", "-v", "--log", "--quiet"], "leave it out: the log goes to standard error"),
+    (&["--verbose", "-v", "--log"], "leave it out: the log goes to standard error"),
+    (&["--quiet"], "use --log-level error"),
 ];
 
 /// Returns the equivalent of an option of another server.

@@ -4,10 +4,13 @@
 //! passes, signals, messages to the service manager, and the confinement.
 
 mod activation;
+mod command;
 mod devices;
 mod foreign;
+mod fork;
 mod format;
 mod limits;
+mod manners;
 mod notify;
 mod priority;
 mod sandbox;
@@ -15,9 +18,12 @@ mod share;
 mod signals;
 mod takeover;
 
+use self::command::{Place, PrivateDirectory};
 use self::devices::DeviceArgs;
 pub(crate) use self::devices::missing_disk;
 pub(crate) use self::foreign::tip;
+use self::fork::Background;
+use self::manners::{MannerArgs, note};
 use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
@@ -27,13 +33,14 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use forebay::{OpenError, Priority};
 use forebay_serve::{
-    Address, ExportLimits, ExportOptions, Limits, Options, PollMode, ServeError, Server,
-    TlsOptions, last_part, metrics_address, survive_truncated_memory,
+    Address, ExportLimits, ExportOptions, Limits, LogFormat, LogLevel, Options, PollMode,
+    ServeError, Server, TlsOptions, last_part, metrics_address, survive_truncated_memory,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Address of a server without --nbd.
 const DEFAULT_SOCKET: &str = "./forebay.sock";
@@ -46,14 +53,16 @@ Examples:
   forebay serve a.img b.img --name a --name b     two exports
   forebay serve a.img --limits iops=500,bps=20m --control run/control
   forebay serve a.img --limits bps=20m,client_weight=100   clients share 20 MiB/s equally
+  forebay serve a.img --run 'nbdinfo $uri'        run a command, and end with it
   forebay serve vm.img --vhost-user-blk unix:vm.sock   a disk of a virtual machine
 The server prints how to reach its disks (NBD URIs and vhost-user:PATH), and logs each connection to
-standard error. It stays in the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its
-terminal is closed: it accepts no more connections, completes the requests in flight, flushes the
-disks, and ends with status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP
-reloads the TLS certificates for new connections: replace the files in the directory, not the
-directory. It also reads the sizes of files and block devices again. Virtual machines and new NBD
-connections get a larger one, and connected NBD clients may use it. A smaller one is refused.";
+standard error. It stays in the foreground, unless --fork is given. SIGTERM or SIGINT stops it, and
+so does SIGHUP when its terminal is closed: it accepts no more connections, completes the requests
+in flight, flushes the disks, and ends with status 0 if no write is lost. Without a terminal, or
+under nohup, SIGHUP reloads the TLS certificates for new connections: replace the files in the
+directory, not the directory. It also reads the sizes of files and block devices again. Virtual
+machines and new NBD connections get a larger one, and connected NBD clients may use it. A smaller
+one is refused.";
 
 /// Largest memory for data in flight, MiB: a larger number is a typing error.
 const MAX_MEMORY_MIB: u64 = 1 << 20;
@@ -96,8 +105,8 @@ pub(crate) struct ServeArgs {
     /// mq-deadline and bfq order by the class [default: best-effort/4]
     #[arg(long, value_name = "CLASS[/LEVEL]")]
     priority: Vec<Priority>,
-    /// Path of a control socket, in a directory that only you may enter: `forebay control PATH`
-    /// shows and changes the limits of the running server [default: none]
+    /// Path of a control socket, in a directory that only you may enter: `forebay ctl PATH ...`
+    /// manages the running server [default: none]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Serve all exports read-only; disks are opened for reading only
@@ -143,6 +152,8 @@ pub(crate) struct ServeArgs {
     metrics: Option<String>,
     #[command(flatten)]
     devices: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) manners: MannerArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -166,46 +177,74 @@ fn poll_mode(text: &str) -> Result<PollMode, String> {
     }
 }
 
-/// Runs `forebay serve`.
-pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
+/// Runs `forebay serve`. Returns the exit code of the process.
+pub(crate) fn main(args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.devices.print_capabilities {
-        return output::stdout(devices::CAPABILITIES);
+        return output::stdout(devices::CAPABILITIES).map(|()| ExitCode::SUCCESS);
     }
+    args.manners.check()?;
+    let background = if args.manners.fork { Background::enter()? } else { None };
+    if args.manners.fork && background.is_none() {
+        return fork::parent();
+    }
+    let ended = serve(args, background);
+    ended.map_err(|failure| match args.manners.format() {
+        LogFormat::Text => failure,
+        _ => {
+            note(args, LogLevel::Error, &failure.to_string());
+            failure.printed()
+        }
+    })
+}
+
+/// Runs the server in this process.
+fn serve(args: &ServeArgs, background: Option<Background>) -> Result<ExitCode, Failure> {
     let sockets = activation::sockets(&args.devices.fds())?;
     if sockets.is_empty() && args.nbd.is_empty() && args.devices.has_socket() {
         // Before `options` checks the values of NBD's options, which have no effect.
         check_without_nbd(args)?;
     }
     let mut options = Options { sockets, ..options(args)? };
+    if background.as_ref().is_some_and(|background| !background.has_log()) {
+        options.log = None;
+    }
     let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
+    let mut directory = None;
     if options.sockets.is_empty() && options.listen.is_empty() && options.devices.is_empty() {
-        options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
+        options.listen.push(match args.manners.run {
+            Some(_) => directory.insert(PrivateDirectory::new()?).address(),
+            None => Address::Unix(PathBuf::from(DEFAULT_SOCKET)),
+        });
     }
     if !options.devices.is_empty() {
         survive_truncated_memory().map_err(|error| signals_failed(&error))?;
     }
     raise_nr_descriptors();
     let nr_devices = options.devices.len();
+    let address = options.listen.first().cloned();
+    let export = options.exports.first().map(|export| export.name.clone()).unwrap_or_default();
     let server = Server::open(options).map_err(|error| failure(&error, args))?;
-    server.disks().for_each(|disk| output::notice(disk.info()));
-    let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
-    // The devices serve the first disks.
-    let devices = server.disks().take(nr_devices);
-    let of_devices = devices.filter_map(|disk| takeover::warning(disk.info()));
-    let of_priorities = server.disks().zip(&args.priority);
-    let of_priorities =
-        of_priorities.filter_map(|(disk, &priority)| priority::warning(disk.info(), priority));
-    for warning in of_formats.chain(of_devices).chain(of_priorities) {
-        output::stderr(&format!("forebay: {warning}\n"));
-    }
+    print_notices(args, &server, nr_devices);
     // A reader of the URIs may also send a signal: from here on, signals shut the server down
     // cleanly.
     let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
-    for uri in server.uris() {
-        output::stdout(&format!("{uri}\n"))?;
+    let uris = server.uris();
+    let command = args.manners.run.as_ref().map(|text| {
+        let uri = uris.first().cloned().unwrap_or_default();
+        command::start(text, &Place { uri, address, export })
+    });
+    let command = command.transpose()?;
+    if command.is_none() {
+        uris.iter().try_for_each(|uri| output::stdout(&format!("{uri}\n")))?;
     }
+    let pid_file = args.manners.write_pid_file()?;
     // Before any thread is started: a thread inherits the rights of the one that starts it.
-    output::stderr(&format!("forebay: {}\n", confine(&server.needs())));
+    let mut needs = server.needs();
+    needs.socket_files.extend(pid_file.iter().map(|file| file.path().to_owned()));
+    let removed = directory.as_ref().map(PrivateDirectory::path);
+    note(args, LogLevel::Info, &confine(&needs, removed).to_string());
+    let ended = command.map(|command| signals.sender().and_then(|stop| command.watch(stop)));
+    let ended = ended.transpose().map_err(|error| signals_failed(&error))?;
     let handle = server.handle();
     let reload = move || {
         notify::reloading();
@@ -214,8 +253,27 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
         notify::reloaded();
     };
     reloads.start(reload).map_err(|error| signals_failed(&error))?;
-    let mut manager = Manager { nr_exports: specs(args).len(), signals: &signals };
-    server.run(&signals, &mut manager).map_err(|error| failure(&error, args))
+    let mut manager = Manager { nr_exports: specs(args).len(), signals: &signals, background };
+    server.run(&signals, &mut manager).map_err(|error| failure(&error, args))?;
+    let code = ended.and_then(|ended| ended.try_recv().ok());
+    Ok(code.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Prints messages and warnings about the disks.
+fn print_notices(args: &ServeArgs, server: &Server, nr_devices: usize) {
+    for disk in server.disks() {
+        output::notices(disk.info()).iter().for_each(|text| note(args, LogLevel::Info, text));
+    }
+    let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
+    // The devices serve the first disks.
+    let devices = server.disks().take(nr_devices);
+    let of_devices = devices.filter_map(|disk| takeover::warning(disk.info()));
+    let of_priorities = server.disks().zip(&args.priority);
+    let of_priorities =
+        of_priorities.filter_map(|(disk, &priority)| priority::warning(disk.info(), priority));
+    for warning in of_formats.chain(of_devices).chain(of_priorities) {
+        note(args, LogLevel::Warning, &warning);
+    }
 }
 
 fn signals_failed(error: &io::Error) -> Failure {
@@ -286,6 +344,10 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         metrics,
         control: args.control.clone(),
         sockets: Vec::new(),
+        exit_last: args.manners.exit_last,
+        allowed: args.manners.allow_path.clone(),
+        log_format: args.manners.format(),
+        log_level: args.manners.log_level,
         log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
     })
 }
@@ -300,6 +362,8 @@ fn check_without_nbd(args: &ServeArgs) -> Result<(), Failure> {
         ("--max-connections", args.max_connections.is_some()),
         ("--threads", args.threads.is_some()),
         ("--memory-mib", args.memory_mib.is_some()),
+        ("--allow-path", !args.manners.allow_path.is_empty()),
+        ("--run", args.manners.run.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(Failure::Usage(format!(

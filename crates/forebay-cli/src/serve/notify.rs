@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay_serve::Observer;
 use sd_notify::NotifyState;
 
+use super::fork::Background;
 use super::signals::StopSignals;
 
 /// Reports the state of the server to the service manager.
@@ -15,6 +16,8 @@ use super::signals::StopSignals;
 pub(super) struct Manager<'a> {
     pub(super) nr_exports: usize,
     pub(super) signals: &'a StopSignals,
+    /// The process, if it is in the background and its parent waits.
+    pub(super) background: Option<Background>,
 }
 
 impl Observer for Manager<'_> {
@@ -26,6 +29,9 @@ impl Observer for Manager<'_> {
     fn ready(&mut self) {
         let status = format!("{} exports", self.nr_exports);
         notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+        if let Some(background) = self.background.take() {
+            background.ready();
+        }
     }
 
     fn alive(&mut self) {

@@ -1,11 +1,12 @@
 //! Confinement: the process drops the rights that it does not need, when everything is open and
 //! before it accepts connections.
 //!
-//! It keeps these rights: to open the files of the disks again, once for each queue; to remove its
-//! socket files; to read the directory of the TLS certificates, for a reload; and to connect to
-//! NBD servers, if a disk is on one. It loses all others: the rest of the file system, new TCP
-//! ports and connections, signals to other processes, and programs with more privileges. Landlock
-//! checks operations of io_uring as well as system calls.
+//! It keeps these rights: to open the files of the disks again, once for each queue; to open the
+//! files below the directories of `--allow-path`; to remove its socket files, its PID file, and the
+//! private directory of `--run`; to read the directory of the TLS certificates, for a reload; and
+//! to connect to NBD servers, if a disk is on one. It loses all others: the rest of the file
+//! system, new TCP ports and connections, signals to other processes, and programs with more
+//! privileges. Landlock checks operations of io_uring as well as system calls.
 //!
 //! With a kernel that has no Landlock, or an old version, the server logs what is in force, and
 //! goes on. Landlock is a second line of defence: the first is that no text of a peer becomes a
@@ -57,12 +58,13 @@ enum Landlock {
     Failed(String),
 }
 
-/// Drops all rights but `needs` and the open descriptors, for this thread and those that it starts.
-pub(super) fn confine(needs: &Needs) -> Confinement {
+/// Drops all rights but `needs`, the removal of a directory, and the open descriptors, for this
+/// thread and those that it starts.
+pub(super) fn confine(needs: &Needs, removed: Option<&Path>) -> Confinement {
     // The clock reads a file when it starts, and would be slow without it.
     let _ = forebay::now_ns();
     let no_new_privileges = rustix::thread::set_no_new_privs(true).is_ok();
-    let (landlock, all_threads) = match restrict(needs) {
+    let (landlock, all_threads) = match restrict(needs, removed) {
         Ok(status) => (version(&status), status.all_threads),
         Err(error) => (Landlock::Failed(error.to_string()), false),
     };
@@ -80,7 +82,7 @@ fn version(status: &RestrictionStatus) -> Landlock {
     }
 }
 
-fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
+fn restrict(needs: &Needs, removed: Option<&Path>) -> Result<RestrictionStatus, RulesetError> {
     let mut net = AccessNet::from_all(KNOWN);
     if needs.connects {
         net.remove(AccessNet::ConnectTcp);
@@ -106,6 +108,11 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let readable = readable.map(|path| (path.to_owned(), AccessFs::from_read(KNOWN)));
     let read: BitFlags<AccessFs> = AccessFs::ReadFile.into();
     let readable = readable.chain(needs.readable.iter().map(|path| (path.clone(), read)));
+    let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let readable = readable.chain(needs.writable.iter().map(|path| (path.clone(), write)));
+    let remove_dir: BitFlags<AccessFs> = AccessFs::RemoveDir.into();
+    let parent = removed.and_then(folder_of).map(|folder| (folder, remove_dir));
+    let readable = readable.chain(parent);
     let folders = needs.socket_files.iter().filter_map(|file| folder_of(file));
     for (path, access) in folders.map(|folder| (folder, remove)).chain(readable) {
         // A path that does not exist needs no right.

@@ -67,6 +67,7 @@ impl Reloads {
 #[derive(Debug)]
 pub(super) struct StopSignals {
     stop: UnixStream,
+    handlers_end: UnixStream,
     /// Whether a signal kills the process. The handlers read nothing else, so all accesses are
     /// relaxed.
     deadly: Arc<AtomicBool>,
@@ -87,7 +88,15 @@ impl StopSignals {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&deadly))?;
             signal_hook::low_level::pipe::register(signal, handlers_end.try_clone()?)?;
         }
-        Ok(StopSignals { stop, deadly })
+        Ok(StopSignals { stop, handlers_end, deadly })
+    }
+
+    /// Returns a socket that ends the server when a byte is sent there, as a signal does.
+    ///
+    /// # Errors
+    /// Returns an error if the process has no descriptor left.
+    pub(super) fn sender(&self) -> io::Result<UnixStream> {
+        self.handlers_end.try_clone()
     }
 
     /// Records that the server has begun to end. One second later, the next signal kills the

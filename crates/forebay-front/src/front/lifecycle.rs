@@ -88,6 +88,35 @@ impl<S: Session> Front<S> {
         }
     }
 
+    /// Ends all clients of an export, after their last replies.
+    pub fn end_clients_of(&mut self, export: usize) {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            if session.export() == Some(export) {
+                session.link_mut().end_if_open(Ending::ExportRemoved);
+                self.mark_dirty(key);
+            }
+        }
+    }
+
+    /// Returns whether no client uses an export, and no request of a former one is left.
+    pub fn is_unused(&mut self, export: usize) -> bool {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            if self.clients.get_mut(key).expect("just found").export() == Some(export) {
+                return false;
+            }
+        }
+        let mut at = 0;
+        while let Some(key) = self.desk.flights.next_key(&mut at) {
+            if self.desk.flights.get_mut(key).expect("just found").export == export {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Closes clients whose deadline has passed, and frees unused memory after some idle ticks.
     /// Called some time after [`Front::wants_tick`] returned true.
     pub fn tick(&mut self) {
@@ -153,12 +182,14 @@ impl<S: Session> Front<S> {
 }
 
 /// Sets the deadline for the last replies of a client that ends. If the server ends it, or its ring
-/// stops, it has no deadline until its disks have completed its I/O; the time limit of the shutdown
-/// bounds that.
+/// stops, or its export is removed, it has no deadline until its disks have completed its I/O; the
+/// time limit of the shutdown bounds that.
 /// Returns whether the deadline is new.
 pub(crate) fn set_deadline<S: Session>(session: &mut S, now_ns: u64) -> bool {
-    let may_wait =
-        matches!(session.link().ending(), Some(Ending::ServerEnds | Ending::RingStopped));
+    let may_wait = matches!(
+        session.link().ending(),
+        Some(Ending::ServerEnds | Ending::RingStopped | Ending::ExportRemoved)
+    );
     let is_given_time = may_wait && session.waits_for_disk();
     let link = session.link_mut();
     if is_given_time {

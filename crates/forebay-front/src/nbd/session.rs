@@ -90,6 +90,16 @@ impl<H: NbdHost> NbdFront<H> {
         self.desk.common.infos = infos;
     }
 
+    /// Replaces the descriptions and facts of the exports. The exports that clients use must be the
+    /// same as before, at the same indices; others may differ, and there may be more.
+    pub fn change_exports(&mut self, infos: Arc<[ExportInfo]>, facts: Vec<ExportFacts>) {
+        let common = &mut self.desk.common;
+        assert!(infos.len() == facts.len() && infos.len() >= common.infos.len());
+        common.caching.resize_with(infos.len(), Caching::default);
+        common.facts = facts;
+        common.infos = infos;
+    }
+
     /// Returns whether all memory of clients was returned.
     pub fn has_all_memory(&self) -> bool {
         self.desk.common.pool.is_whole()

@@ -37,7 +37,8 @@ const NO_EXPORT: Refusal = (REP_ERR_UNKNOWN, "no export has this name");
 /// Returns the index of the export with a name.
 fn find(exports: &[ExportInfo], name: &[u8]) -> Option<usize> {
     let exact = exports.iter().position(|export| export.name.as_bytes() == name);
-    exact.or_else(|| (name.is_empty() && !exports.is_empty()).then_some(0))
+    let first = || exports.iter().position(|export| !export.is_withdrawn());
+    exact.or_else(|| if name.is_empty() { first() } else { None })
 }
 
 /// Returns the export with a name from an option that can be refused.
@@ -193,7 +194,7 @@ impl Handshake {
 }
 
 fn list(exports: &[ExportInfo], out: &mut Vec<u8>) -> Next {
-    for export in exports {
+    for export in exports.iter().filter(|export| !export.is_withdrawn()) {
         let [name, description] = [export.name.as_bytes(), export.description.as_bytes()];
         ServerEntry { name, description }.emit(OPT_LIST, out);
     }

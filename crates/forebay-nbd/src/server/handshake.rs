@@ -127,8 +127,8 @@ impl Handshake {
         self.is_full = is_full;
     }
 
-    /// Processes bytes of the client, and appends the replies to `out`. `exports` must be the same
-    /// in each call.
+    /// Processes bytes of the client, and appends the replies to `out`. An export must have the
+    /// same index in each call. Between calls, exports may be added and withdrawn.
     pub fn feed(&mut self, exports: &[ExportInfo], input: &[u8], out: &mut Vec<u8>) -> Fed {
         let replies_start = out.len();
         let mut rest = input;

@@ -1,4 +1,4 @@
-//! Requests at the control socket, and the description of an export in replies.
+//! Requests at the control socket, one in each line.
 //!
 //! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...]}`.
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
@@ -9,35 +9,72 @@
 //!   or none is.
 //! - With `"client": NUMBER` beside `"set"`, it changes the limits of this client alone, until it
 //!   disconnects. The keys have no `client_` then. Later changes for each client leave it as it is.
+//! - `{"command": "policy", "export": NAME, "set": {KEY: VALUE, ...}}` changes settings of the disk
+//!   ([`policy`](super::policy)), and returns `{"export": NAME, "policy": {KEY: TEXT, ...}}`.
+//! - `{"command": "resize", "export": NAME}` reads the size of the disk again, which may have
+//!   grown, and returns `{"exports": [EXPORT, ...]}`. Without `"export"`: all disks.
+//! - `{"command": "add", "export": NAME, "spec": SPEC}` adds an export, and returns EXPORT. It may
+//!   have `"description"`, `"read_only"`, `"limits": {KEY: VALUE, ...}` and `"priority"`. If the
+//!   client has sent descriptors with the request, they are of the file in SPEC.
+//! - `{"command": "remove", "export": NAME, "force": BOOLEAN}` removes an export, when its clients
+//!   have left, and returns `{"removed": NAME}`. With `force`, it ends them.
+//! - `{"command": "drain", "force": BOOLEAN}` ends the server when its clients have left, and
+//!   returns `{"draining": true}`. With `force`, it ends them.
+//! - `{"command": "reload-certificates"}` returns `{"reloaded": DIRECTORY}`.
+//! - `{"command": "log-level", "level": LEVEL}` returns `{"log_level": LEVEL}`.
 //!
-//! EXPORT is `{"export": NAME, "limits": {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER,
-//! "clients": [CLIENT, ...]}`, with the limits that are set, and at most [`LISTED_CLIENTS_MAX`]
-//! clients, the oldest first. CLIENT is `{"client": NUMBER, "peer": TEXT, "stats": {...}}`, with
-//! the number of its connection, and with `"limits"` if it has its own. Its stats are `null` while
-//! clients have no limits, or if the disk can have no more owners. Those of the export include all
-//! clients. Times are nanoseconds. The depth in `stats` is `null` without a limit. A request that
-//! fails returns `{"error": TEXT}`, and changes nothing.
+//! EXPORT is `{"export": NAME, "spec": SPEC, "size_bytes": NUMBER, "read_only": BOOLEAN, "limits":
+//! {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER, "clients": [CLIENT, ...]}`, with the
+//! limits that are set, and at most [`LISTED_CLIENTS_MAX`](crate::clients::LISTED_CLIENTS_MAX)
+//! clients, the oldest first. It has `"removing": true` while it is removed. CLIENT is `{"client":
+//! NUMBER, "peer": TEXT, "stats": {...}}`, with the number of its connection, and with `"limits"`
+//! if it has its own. Its stats are `null` while clients have no limits, or if the disk can have no
+//! more owners. Those of the export include all clients. Times are nanoseconds. The depth in
+//! `stats` is `null` without a limit. A request that fails returns `{"error": TEXT}`.
 
-use crate::clients::{ClientStats, LISTED_CLIENTS_MAX};
-use crate::export::Export;
-use crate::tenant::Tenant;
-use forebay::{OWNER_COUNTERS, OwnerStats};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+/// The names of all commands.
+const COMMANDS: [&str; 9] = [
+    "exports",
+    "limits",
+    "policy",
+    "resize",
+    "add",
+    "remove",
+    "drain",
+    "reload-certificates",
+    "log-level",
+];
+
+/// A new value for each key, or `None` for its default.
+pub(super) type Set = Vec<(String, Option<String>)>;
 
 /// A request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Request {
     Exports,
-    Limits { export: String, changes: Changes },
+    Limits { export: String, client: Option<u64>, set: Set },
+    Policy { export: String, set: Set },
+    Resize { export: Option<String> },
+    Add(Add),
+    Remove { export: String, force: bool },
+    Drain { force: bool },
+    ReloadCertificates,
+    LogLevel { level: Option<String> },
 }
 
-/// Changes of limits of an export, or of one of its clients.
+/// An export to be added.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Changes {
-    client: Option<u64>,
-    /// A new value for each key, or `None` for its default.
-    set: Vec<(String, Option<String>)>,
+pub(super) struct Add {
+    pub(super) export: String,
+    pub(super) spec: String,
+    pub(super) description: String,
+    pub(super) read_only: bool,
+    pub(super) limits: Set,
+    pub(super) priority: Option<String>,
 }
+
 impl Request {
     /// Parses a line.
     pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
@@ -48,89 +85,98 @@ impl Request {
                 "not a JSON object: expected, for example, {\"command\": \"exports\"}".to_owned()
             );
         };
-        let command = text(&mut fields, "command")?;
+        let fields = &mut fields;
+        let command = text(fields, "command")?;
         let request = match command.as_str() {
             "exports" => Request::Exports,
-            "limits" => {
-                let export = text(&mut fields, "export")?;
-                let set = match fields.remove("set") {
-                    None => Vec::new(),
-                    Some(Value::Object(set)) => set.into_iter().map(change).collect(),
-                    Some(other) => return Err(format!("set: {other}: expected an object")),
-                };
-                let client = match fields.remove("client") {
-                    None => None,
-                    Some(client) => Some(client.as_u64().ok_or_else(|| {
-                        format!("client: {client}: expected the number of a connection")
-                    })?),
-                };
-                Request::Limits { export, changes: Changes { client, set } }
+            "limits" => Request::Limits {
+                export: text(fields, "export")?,
+                set: set(fields, "set")?,
+                client: number(fields, "client")?,
+            },
+            "policy" => {
+                Request::Policy { export: text(fields, "export")?, set: set(fields, "set")? }
             }
-            _ => return Err(format!("command {command:?}: expected \"exports\" or \"limits\"")),
+            "resize" => Request::Resize { export: optional_text(fields, "export")? },
+            "add" => Request::Add(Add {
+                export: text(fields, "export")?,
+                spec: text(fields, "spec")?,
+                description: optional_text(fields, "description")?.unwrap_or_default(),
+                read_only: switch(fields, "read_only")?,
+                limits: set(fields, "limits")?,
+                priority: optional_text(fields, "priority")?,
+            }),
+            "remove" => {
+                Request::Remove { export: text(fields, "export")?, force: switch(fields, "force")? }
+            }
+            "drain" => Request::Drain { force: switch(fields, "force")? },
+            "reload-certificates" => Request::ReloadCertificates,
+            "log-level" => Request::LogLevel { level: optional_text(fields, "level")? },
+            _ => {
+                let expected = COMMANDS.map(|name| format!("{name:?}")).join(", ");
+                return Err(format!("command {command:?}: expected one of {expected}"));
+            }
         };
         match fields.keys().next() {
             Some(key) => Err(format!("{command:?} has no field {key:?}")),
             None => Ok(request),
         }
     }
-}
 
-fn text(fields: &mut Map<String, Value>, key: &str) -> Result<String, String> {
-    match fields.remove(key) {
-        Some(Value::String(text)) => Ok(text),
-        Some(other) => Err(format!("{key}: {other}: expected a string")),
-        None => Err(format!("the field {key:?} is missing")),
-    }
-}
-
-/// Returns the value that a key gets.
-fn change((key, value): (String, Value)) -> (String, Option<String>) {
-    match value {
-        Value::Null => (key, None),
-        Value::String(text) => (key, Some(text)),
-        other => (key, Some(other.to_string())),
-    }
-}
-
-impl Changes {
-    /// Changes the limits of an export.
-    pub(super) fn apply(self, tenant: &Tenant) -> Result<(), String> {
-        match self.client {
-            Some(id) => tenant.change_client(id, &self.set),
-            None if self.set.is_empty() => Ok(()),
-            None => tenant.change_limits(&self.set).map_err(|error| error.to_string()),
+    /// Returns whether a thread of its own must run the request: it waits for disks, files or
+    /// clients.
+    pub(super) fn takes_long(&self) -> bool {
+        match self {
+            Request::Exports
+            | Request::Limits { .. }
+            | Request::Drain { .. }
+            | Request::LogLevel { .. } => false,
+            Request::Policy { set, .. } => !set.is_empty(),
+            Request::Resize { .. }
+            | Request::Add(_)
+            | Request::Remove { .. }
+            | Request::ReloadCertificates => true,
         }
     }
 }
 
-/// Returns the description of an export.
-pub(super) fn describe(export: &Export) -> Value {
-    let tenant = &export.tenant;
-    let (clients, nr_clients) = tenant.clients(LISTED_CLIENTS_MAX);
-    let clients: Vec<_> = clients.iter().map(describe_client).collect();
-    json!({
-        "export": export.name,
-        "limits": object(tenant.limits().set_keys()),
-        "stats": describe_stats(&tenant.stats()),
-        "nr_clients": nr_clients,
-        "clients": clients,
-    })
+fn text(fields: &mut Map<String, Value>, key: &str) -> Result<String, String> {
+    optional_text(fields, key)?.ok_or_else(|| format!("the field {key:?} is missing"))
 }
 
-fn describe_client(client: &ClientStats) -> Value {
-    let stats = client.stats.as_ref().map(describe_stats);
-    let mut text = json!({ "client": client.id, "peer": client.peer.to_string(), "stats": stats });
-    if let Some(own) = &client.own {
-        text["limits"] = object(own.set_keys()).into();
+fn optional_text(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, String> {
+    match fields.remove(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(format!("{key}: {other}: expected a string")),
     }
-    text
 }
 
-fn object(keys: Vec<(String, u64)>) -> Map<String, Value> {
-    keys.into_iter().map(|(key, number)| (key, number.into())).collect()
+fn switch(fields: &mut Map<String, Value>, key: &str) -> Result<bool, String> {
+    match fields.remove(key) {
+        None => Ok(false),
+        Some(Value::Bool(is_on)) => Ok(is_on),
+        Some(other) => Err(format!("{key}: {other}: expected true or false")),
+    }
 }
 
-fn describe_stats(stats: &OwnerStats) -> Value {
-    let counters = OWNER_COUNTERS.iter();
-    counters.map(|counter| (counter.name.to_owned(), json!(counter.of(stats)))).collect()
+fn number(fields: &mut Map<String, Value>, key: &str) -> Result<Option<u64>, String> {
+    let Some(value) = fields.remove(key) else { return Ok(None) };
+    let number = value.as_u64();
+    let expected = || format!("{key}: {value}: expected the number of a connection");
+    Ok(Some(number.ok_or_else(expected)?))
+}
+
+/// Returns the value that each key gets.
+fn set(fields: &mut Map<String, Value>, key: &str) -> Result<Set, String> {
+    let change = |(key, value): (String, Value)| match value {
+        Value::Null => (key, None),
+        Value::String(text) => (key, Some(text)),
+        other => (key, Some(other.to_string())),
+    };
+    match fields.remove(key) {
+        None => Ok(Vec::new()),
+        Some(Value::Object(set)) => Ok(set.into_iter().map(change).collect()),
+        Some(other) => Err(format!("{key}: {other}: expected an object")),
+    }
 }

@@ -1,25 +1,44 @@
 //! Requests at a control socket, from a client of the same user.
 
 use super::*;
-use crate::config::ExportOptions;
+use crate::config::{ExportOptions, Options};
+use crate::export::Export;
 use crate::export_limits::ExportLimits;
+use crate::listen::Address;
 use crate::own_socket;
+use crate::server::Server;
 use crate::small::SmallServer;
 use forebay::{Limits, Rate};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
+/// Returns the service of a server that does not run, with two exports.
 fn control() -> Control {
+    let folder = tempfile::tempdir().unwrap();
     let export = |name: &str| {
         let (spec, name) = ("ram:1M".to_owned(), name.to_owned());
-        Export::open(&ExportOptions { spec, name, ..ExportOptions::default() }, None).unwrap().0
+        ExportOptions { spec, name, ..ExportOptions::default() }
     };
-    Control::new(["a", "b"].map(export).into())
+    let options = Options {
+        exports: ["a", "b"].map(export).into(),
+        listen: vec![Address::Unix(folder.path().join("s"))],
+        ..Options::default()
+    };
+    Control::new(&Server::open(options).unwrap().shared, &[])
 }
 
 fn answer(control: &Control, line: &str) -> Value {
-    control.reply(line.as_bytes())
+    let reply = match control.answer(line.as_bytes(), Vec::new()) {
+        Answer::Reply(reply) => reply,
+        Answer::Work(work) => work(),
+        other => panic!("{other:?}"),
+    };
+    serde_json::from_slice(&reply).unwrap()
+}
+
+fn export(control: &Control, index: usize) -> Arc<Export> {
+    control.server.shared.exports.get(index)
 }
 
 #[test]
@@ -30,13 +49,13 @@ fn limits_are_set_by_key_and_reset_by_null() {
     let reply = answer(&control, set);
     assert_eq!(reply["export"], "b");
     assert_eq!(reply["limits"], json!({"iops": 500, "write_bps": 10 << 20, "iops_burst": 7}));
-    assert_eq!(control.exports[1].disk.owners()[0].limits().both.iops.per_s, 500);
+    assert_eq!(export(&control, 1).disk.owners()[0].limits().both.iops.per_s, 500);
     let reset = r#"{"command":"limits","export":"b","set":{"iops_burst":null,"write_bps":0}}"#;
     assert_eq!(answer(&control, reset)["limits"], json!({"iops": 500}));
     let mut expected = Limits::default();
     expected.both.iops = Rate::per_s(500);
     assert_eq!(
-        control.exports[1].tenant.limits(),
+        export(&control, 1).tenant.limits(),
         expected.into(),
         "the burst is the default again"
     );
@@ -48,7 +67,8 @@ fn limits_are_set_by_key_and_reset_by_null() {
     assert_eq!(
         all["exports"][0],
         json!({
-            "export": "a", "limits": {}, "stats": {"ios": 0, "bytes": 0, "limit_waits": 0,
+            "export": "a", "spec": "ram:1M", "size_bytes": 1 << 20, "read_only": false,
+            "limits": {}, "stats": {"ios": 0, "bytes": 0, "limit_waits": 0,
             "limit_wait_ns": 0, "tag_waits": 0, "tag_wait_ns": 0, "scheduler_waits": 0,
             "scheduler_wait_ns": 0, "missed_windows": 0,
             "depth": null}, "nr_clients": 0, "clients": [],
@@ -57,7 +77,7 @@ fn limits_are_set_by_key_and_reset_by_null() {
     assert_eq!(all["exports"][1]["limits"], json!({"iops": 500}));
     let goal = r#"{"command":"limits","export":"b","set":{"iops":0,"latency_target_us":2000}}"#;
     assert_eq!(answer(&control, goal)["limits"], json!({"latency_target_us": 2000}));
-    assert_eq!(control.exports[1].disk.owners()[0].limits().latency_target_us, 2000);
+    assert_eq!(export(&control, 1).disk.owners()[0].limits().latency_target_us, 2000);
 }
 
 #[test]
@@ -68,7 +88,11 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         ("[]", "not a JSON object: expected, for example, {\"command\": \"exports\"}"),
         ("{}", "the field \"command\" is missing"),
         (r#"{"command":1}"#, "command: 1: expected a string"),
-        (r#"{"command":"stop"}"#, "command \"stop\": expected \"exports\" or \"limits\""),
+        (
+            r#"{"command":"stop"}"#,
+            "command \"stop\": expected one of \"exports\", \"limits\", \"policy\", \"resize\", \
+             \"add\", \"remove\", \"drain\", \"reload-certificates\", \"log-level\"",
+        ),
         (r#"{"command":"exports","all":true}"#, "\"exports\" has no field \"all\""),
         (
             r#"{"command":"limits","export":"c"}"#,
@@ -105,7 +129,7 @@ fn bad_requests_change_nothing_and_name_the_reason() {
     ] {
         assert_eq!(answer(&control, line), json!({ "error": error }), "{line}");
     }
-    assert_eq!(control.exports[0].tenant.limits(), ExportLimits::default());
+    assert_eq!(export(&control, 0).tenant.limits(), ExportLimits::default());
 }
 
 #[test]

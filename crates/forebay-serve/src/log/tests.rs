@@ -10,7 +10,7 @@ use forebay_front::RequestKind;
 fn log() -> (Log, PipeReader) {
     let (reader, writer) = pipe().unwrap();
     rustix::io::ioctl_fionbio(&reader, true).unwrap();
-    (Log::to(Some(writer.into())), reader)
+    (Log::to(Some(writer.into()), LogFormat::Journald, LogLevel::Info), reader)
 }
 
 fn read(reader: &mut PipeReader) -> String {
@@ -23,14 +23,14 @@ fn read(reader: &mut PipeReader) -> String {
 #[test]
 fn a_log_line_stays_one_line_with_any_peer_text() {
     let (log, mut reader) = log();
-    log.line(0, "export \"a\nforebay: all is well\x1b[2J\u{7f}\u{85}ü\"");
+    log.line(0, "export \"a\n<6>all is well\x1b[2J\u{7f}\u{85}ü\"");
     log.line(0, "x".repeat(10_000));
     let text = read(&mut reader);
     let mut lines = text.lines();
-    let expected = "forebay: export \"a\\nforebay: all is well\\u{1b}[2J\\u{7f}\\u{85}ü\"";
+    let expected = "<6>export \"a\\n<6>all is well\\u{1b}[2J\\u{7f}\\u{85}ü\"";
     assert_eq!(lines.next(), Some(expected));
     let long = lines.next().unwrap();
-    assert!(long.ends_with("xxx...") && long.len() < MAX_LINE_BYTES);
+    assert!(long.ends_with("xxx...") && long.len() < format::MAX_LINE_BYTES);
     assert_eq!(lines.next(), None);
 }
 
@@ -42,10 +42,7 @@ fn a_flood_is_cut_off_and_counted() {
     }
     assert_eq!(read(&mut reader).lines().count() as u64, BURST);
     log.line(5 + NS_PER_LINE, "next");
-    assert_eq!(
-        read(&mut reader),
-        "forebay: 800 log lines dropped: too many at once\nforebay: next\n"
-    );
+    assert_eq!(read(&mut reader), "<4>800 log lines dropped: too many at once\n<6>next\n");
     log.line(5 + NS_PER_LINE, "one more is too many");
     assert_eq!(read(&mut reader), "");
     let later = 5 + NS_PER_LINE * 2 * BURST;
@@ -63,11 +60,26 @@ fn log_does_not_wait_for_a_stopped_or_closed_reader() {
     let held = read(&mut reader).lines().count();
     assert!(held < 1000);
     log.line(1000 * NS_PER_LINE, "next");
-    let expected = format!("forebay: {} log lines dropped", 1000 - held);
+    let expected = format!("<4>{} log lines dropped", 1000 - held);
     assert!(read(&mut reader).starts_with(&expected));
     drop(reader);
     log.line(u64::MAX / 2, "it is gone");
-    Log::to(None).line(0, "there was none");
+    Log::to(None, LogFormat::Text, LogLevel::Info).line(0, "there was none");
+}
+
+#[test]
+fn lines_below_the_level_are_left_out() {
+    let (log, mut reader) = log();
+    log.set_level(LogLevel::Warning);
+    assert_eq!(log.level(), LogLevel::Warning);
+    log.line(0, "left out");
+    log.warn(0, "written");
+    log.set_level(LogLevel::Error);
+    log.warn(0, "left out");
+    log.write_at(LogLevel::Error, 0, "grave");
+    log.set_level(LogLevel::Info);
+    log.line(0, "again");
+    assert_eq!(read(&mut reader), "<4>written\n<3>grave\n<6>again\n");
 }
 
 #[test]

@@ -51,6 +51,7 @@ impl HandshakeFailure {
             Ending::Bye
             | Ending::Aborted(_)
             | Ending::TooMany(_)
+            | Ending::ExportRemoved
             | Ending::ServerEnds
             | Ending::RingStopped => None,
         }

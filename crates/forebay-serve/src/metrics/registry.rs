@@ -3,7 +3,7 @@
 //! A connection belongs to one worker at a time, which is the only writer of its counters. When it
 //! ends, its counters are added to those of its export, under the lock that a scrape holds while it
 //! sums up the open connections. So nothing is counted twice or lost. Times are counted per worker
-//! and export.
+//! and export. The counts of an export end when it is removed.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,28 +78,37 @@ impl Drop for OpenConnection {
         // Its requests in flight get no reply.
         sum.end_all();
         match self.counters.export() {
-            Some(export) => open.ended[export].add(&sum),
+            Some(export) => {
+                if let Some(Some(counted)) = open.exports.get_mut(export) {
+                    counted.ended.add(&sum);
+                }
+            }
             None => open.without_export.add(&sum),
         }
     }
 }
 
-/// Times of one worker's requests, and its polling. The worker is the only writer.
+/// Times of one thread's requests to one export. The thread is the only writer.
+#[derive(Debug, Default)]
+pub(crate) struct StageTimes([Times; Stage::ALL.len()]);
+
+impl StageTimes {
+    /// Records the time that each of `nr` requests has spent in a stage, ns.
+    #[inline]
+    pub(crate) fn record(&self, stage: Stage, ns: u64, nr: u64) {
+        self.0[stage as usize].record(ns, nr);
+    }
+}
+
+/// Polling of one thread, which is the only writer.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerCounters {
-    exports: Vec<[Times; Stage::ALL.len()]>,
     polled_ns: Counter,
     nr_found: Counter,
     nr_missed: Counter,
 }
 
 impl WorkerCounters {
-    /// Records the time that each of `nr` requests of an export has spent in a stage, ns.
-    #[inline]
-    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64, nr: u64) {
-        self.exports[export][stage as usize].record(ns, nr);
-    }
-
     /// Records the sums over all waits of the worker.
     #[inline]
     pub(crate) fn record_polling(&self, sums: PollSums) {
@@ -163,7 +172,6 @@ impl CountedExport {
 /// All counters of a server.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    exports: Vec<CountedExport>,
     server: ServerCounters,
     open: Mutex<Open>,
 }
@@ -174,16 +182,33 @@ struct Open {
     connections: Vec<Arc<ConnectionCounters>>,
     workers: Vec<Arc<WorkerCounters>>,
     rings: Vec<Arc<RingCounters>>,
-    /// Traffic of ended connections, per export.
-    ended: Vec<TrafficSum>,
+    /// By index. `None`: the export was removed.
+    exports: Vec<Option<Counted>>,
     /// Traffic of ended connections that chose no export.
     without_export: TrafficSum,
 }
 
-/// All connections and times at one moment.
+/// An export with its counts.
+#[derive(Debug)]
+struct Counted {
+    export: CountedExport,
+    /// Traffic of ended connections.
+    ended: TrafficSum,
+    /// Times of each thread.
+    times: Vec<Arc<StageTimes>>,
+}
+
+impl Counted {
+    fn new(export: CountedExport) -> Option<Counted> {
+        Some(Counted { export, ended: TrafficSum::default(), times: Vec::new() })
+    }
+}
+
+/// All connections and times at one moment. Exports have the index in `counted` and `exports`.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) connections: Vec<ConnectionSnapshot>,
+    pub(super) counted: Vec<CountedExport>,
     pub(super) exports: Vec<ExportSnapshot>,
     pub(super) rings: Vec<RingSnapshot>,
     /// Accepted connections.
@@ -222,10 +247,28 @@ impl Counters {
             connections: Vec::new(),
             workers: Vec::new(),
             rings: Vec::new(),
-            ended: vec![TrafficSum::default(); exports.len()],
+            exports: exports.into_iter().map(Counted::new).collect(),
             without_export: TrafficSum::default(),
         };
-        Arc::new(Counters { exports, server: ServerCounters::default(), open: Mutex::new(open) })
+        Arc::new(Counters { server: ServerCounters::default(), open: Mutex::new(open) })
+    }
+
+    /// Adds an export at an index that no export has. Its label becomes unique.
+    pub(crate) fn add_export(&self, index: usize, mut export: CountedExport) {
+        let mut open = self.lock();
+        let mut taken = open.exports.iter().flatten().map(|counted| &counted.export.name);
+        if taken.any(|label| *label == export.name) {
+            export.name = format!("{} ({index})", export.name);
+        }
+        if open.exports.len() <= index {
+            open.exports.resize_with(index + 1, || None);
+        }
+        open.exports[index] = Counted::new(export);
+    }
+
+    /// Removes an export, which no connection has chosen.
+    pub(crate) fn remove_export(&self, index: usize) {
+        self.lock().exports[index] = None;
     }
 
     /// Creates the counters of an accepted connection.
@@ -243,10 +286,18 @@ impl Counters {
 
     /// Creates the counters of a worker.
     pub(crate) fn worker(&self) -> Arc<WorkerCounters> {
-        let exports = self.exports.iter().map(|_| Default::default()).collect();
-        let worker = Arc::new(WorkerCounters { exports, ..WorkerCounters::default() });
+        let worker = Arc::<WorkerCounters>::default();
         self.lock().workers.push(Arc::clone(&worker));
         worker
+    }
+
+    /// Creates the times of a thread's requests to an export.
+    pub(crate) fn times(&self, export: usize) -> Arc<StageTimes> {
+        let times = Arc::<StageTimes>::default();
+        if let Some(Some(counted)) = self.lock().exports.get_mut(export) {
+            counted.times.push(Arc::clone(&times));
+        }
+        times
     }
 
     /// Creates the counters of the next ring of an export. The rings of all devices of an export
@@ -264,22 +315,28 @@ impl Counters {
         &self.server
     }
 
-    pub(super) fn exports(&self) -> &[CountedExport] {
-        &self.exports
-    }
-
     pub(super) fn snapshot(&self) -> Snapshot {
         let open = self.lock();
-        let mut exports: Vec<_> = open
-            .ended
-            .iter()
-            .map(|ended| ExportSnapshot { traffic: *ended, ..Default::default() })
-            .collect();
+        let (mut counted, mut exports, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for export in &open.exports {
+            places.push(export.as_ref().map(|_| exports.len()));
+            let Some(Counted { export, ended, times }) = export else { continue };
+            let mut of_export = ExportSnapshot { traffic: *ended, ..ExportSnapshot::default() };
+            for times in times {
+                for (sum, times) in of_export.stages.iter_mut().zip(&times.0) {
+                    times.add_to(sum);
+                }
+            }
+            counted.push(export.clone());
+            exports.push(of_export);
+        }
+        let place = |export: usize| places.get(export).copied().flatten();
         let connections = open
             .connections
             .iter()
             .map(|connection| {
-                let (export, traffic) = (connection.export(), connection.sum());
+                let export = connection.export().and_then(place);
+                let traffic = connection.sum();
                 if let Some(export) = export {
                     exports[export].traffic.add(&traffic);
                     exports[export].connections += 1;
@@ -292,23 +349,21 @@ impl Counters {
             polls.polled_ns += worker.polled_ns.get();
             polls.nr_found += worker.nr_found.get();
             polls.nr_missed += worker.nr_missed.get();
-            for (export, stages) in exports.iter_mut().zip(&worker.exports) {
-                for (sum, times) in export.stages.iter_mut().zip(stages) {
-                    times.add_to(sum);
-                }
-            }
         }
-        let snapshot = |ring: &Arc<RingCounters>| RingSnapshot {
-            export: ring.export,
-            number: ring.number,
-            traffic: ring.traffic().sum(),
-            events: ring.events(),
+        let snapshot = |ring: &Arc<RingCounters>| {
+            Some(RingSnapshot {
+                export: place(ring.export)?,
+                number: ring.number,
+                traffic: ring.traffic().sum(),
+                events: ring.events(),
+            })
         };
-        let rings: Vec<_> = open.rings.iter().map(snapshot).collect();
+        let rings: Vec<_> = open.rings.iter().filter_map(snapshot).collect();
         for ring in &rings {
             exports[ring.export].traffic.add(&ring.traffic);
         }
-        Snapshot { connections, exports, rings, accepted: open.next_id - 1, polls }
+        let accepted = open.next_id - 1;
+        Snapshot { connections, counted, exports, rings, accepted, polls }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -363,10 +418,30 @@ mod tests {
     #[test]
     fn times_of_all_workers_are_added_up() {
         let counters = counters();
-        counters.worker().record(0, Stage::Disk, 1000, 1);
-        counters.worker().record(0, Stage::Disk, 500, 1);
-        counters.worker().record(0, Stage::Receive, 7, 1);
+        counters.times(0).record(Stage::Disk, 1000, 1);
+        counters.times(0).record(Stage::Disk, 500, 1);
+        counters.times(0).record(Stage::Receive, 7, 1);
         let stages = &counters.snapshot().exports[0].stages;
         assert_eq!(stages.each_ref().map(TimesSum::sum_ns), [7, 1500]);
+    }
+
+    #[test]
+    fn counts_of_an_export_end_with_it() {
+        let counters = counters();
+        let export = |name| CountedExport::of(name, Disk::open("null:1M").unwrap());
+        counters.add_export(1, export("a"));
+        let connection = counters.open_connection();
+        connection.set_export(1);
+        connection.begin(RequestKind::Read);
+        connection.end(RequestKind::Read, 512);
+        drop(connection);
+        counters.remove_export(0);
+        let snapshot = counters.snapshot();
+        assert_eq!(snapshot.counted.len(), 1);
+        assert_eq!(snapshot.counted[0].name, "a (1)", "the label of the other one was taken");
+        assert_eq!(snapshot.exports[0].traffic.read_bytes, 512);
+        counters.remove_export(1);
+        counters.add_export(1, export("b"));
+        assert_eq!(counters.snapshot().exports[0].traffic.read_bytes, 0);
     }
 }

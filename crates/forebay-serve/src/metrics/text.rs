@@ -54,11 +54,11 @@ impl Collector for All {
             &[("version", env!("CARGO_PKG_VERSION"))],
         )?;
         server(&mut families, &self.counters, &snapshot)?;
-        exports(&mut families, &self.counters, &snapshot)?;
-        connections(&mut families, &self.counters, &snapshot)?;
-        rings(&mut families, &self.counters, &snapshot)?;
-        disks::encode(&mut families, self.counters.exports(), &snapshot)?;
-        owners::encode(&mut families, self.counters.exports())?;
+        exports(&mut families, &snapshot)?;
+        connections(&mut families, &snapshot)?;
+        rings(&mut families, &snapshot)?;
+        disks::encode(&mut families, &snapshot.counted, &snapshot)?;
+        owners::encode(&mut families, &snapshot.counted)?;
         self.process.lock().unwrap_or_else(PoisonError::into_inner).encode(&mut families)
     }
 }
@@ -126,9 +126,9 @@ const EXPORT_FIGURES: [TrafficFigure; 5] = [
     }),
 ];
 
-fn exports(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
+fn exports(families: &mut Families<'_>, snapshot: &Snapshot) -> fmt::Result {
     let exports = || {
-        let names = counters.exports().iter().map(|export| export.name.as_str());
+        let names = snapshot.counted.iter().map(|export| export.name.as_str());
         names.zip(&snapshot.exports)
     };
     families.gauge(
@@ -184,16 +184,12 @@ const CONNECTION_FIGURES: [TrafficFigure; 4] = [
 
 /// Writes the metrics of open connections, whose number is limited: labels of all connections ever
 /// accepted would grow without a limit.
-fn connections(
-    families: &mut Families<'_>,
-    counters: &Counters,
-    snapshot: &Snapshot,
-) -> fmt::Result {
+fn connections(families: &mut Families<'_>, snapshot: &Snapshot) -> fmt::Result {
     let open: Vec<_> = snapshot
         .connections
         .iter()
         .filter_map(|open| {
-            let device = counters.exports()[open.export?].name.as_str();
+            let device = snapshot.counted[open.export?].name.as_str();
             Some(([("connection", open.id.to_string()), ("device", device.to_owned())], open))
         })
         .collect();
@@ -258,13 +254,13 @@ const RING_FIGURES: [RingFigure; 10] = [
 ];
 
 /// Writes the metrics of the rings of vhost-user-blk devices.
-fn rings(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
+fn rings(families: &mut Families<'_>, snapshot: &Snapshot) -> fmt::Result {
     if snapshot.rings.is_empty() {
         return Ok(());
     }
     for (name, figure) in &RING_FIGURES {
         let samples = snapshot.rings.iter().map(|ring| {
-            let device = counters.exports()[ring.export].name.clone();
+            let device = snapshot.counted[ring.export].name.clone();
             ([("device", device), ("ring", ring.number.to_string())], Value::Whole(figure(ring)))
         });
         families.counter(name, samples)?;

@@ -198,7 +198,7 @@ fn panic_is_reported_before_the_disk_has_answered() {
     options.exports[0].spec = "fault:ram:1M?rule=read:delay=2s".to_owned();
     options.limits.threads = 1;
     let server = Server::open(options).unwrap();
-    let disk = server.shared.exports[0].disk.clone();
+    let disk = server.shared.exports.get(0).disk.clone();
     let mut at_stop = AtStop(disk.clone(), None);
     let threads = Threads::start(&server.shared).unwrap();
     let (stop, stopped) = UnixStream::pair().unwrap();
@@ -262,9 +262,9 @@ fn a_handle_keeps_no_disk_open_and_reloads_nothing_after_the_end() {
     let server = Server::open(options(&folder, "s")).unwrap();
     let handle = server.handle();
     handle.reload().unwrap();
-    let exports = Arc::downgrade(&server.shared.exports);
+    let export = Arc::downgrade(&server.shared.exports.get(0));
     drop(server);
-    assert!(exports.upgrade().is_none());
+    assert!(export.upgrade().is_none());
     handle.reload().unwrap();
 }
 

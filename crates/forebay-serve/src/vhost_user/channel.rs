@@ -30,16 +30,20 @@ impl Channel {
     pub(super) fn run(self) {
         while let Some(connection) = self.connections.next() {
             self.serve(connection);
+            self.connections.end_current();
+            self.shared.closing.note_end();
         }
     }
 
     fn serve(&self, connection: PendingConnection) {
         let PendingConnection { stream, counters, opened_ns } = connection;
         let device = &self.shared.devices[self.device];
-        let Export { name: export, tenant, .. } = &self.shared.exports[device.export];
+        let shared_export = self.shared.exports.get(device.export);
+        let Export { name: export, tenant, .. } = &*shared_export;
         let export = export.as_str();
         let id = counters.id();
         self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
+        self.shared.closing.note_client();
         // Each connection has other memory. No ring runs now.
         device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();

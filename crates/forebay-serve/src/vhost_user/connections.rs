@@ -113,6 +113,19 @@ impl ConnectionQueue {
         if is_first { Admission::Served } else { Admission::Queued }
     }
 
+    /// Records that the current connection has ended.
+    pub(super) fn end_current(&self) {
+        self.lock().current = None;
+        // The end of the server may wait for this.
+        self.changed.notify_all();
+    }
+
+    /// Returns the number of connections, including those that wait.
+    pub(super) fn nr(&self) -> usize {
+        let state = self.lock();
+        state.waiting.len() + usize::from(state.current.is_some())
+    }
+
     /// Waits for the next connection, after the end of the previous one. Returns `None` once the
     /// server ends.
     pub(super) fn next(&self) -> Option<PendingConnection> {

@@ -147,10 +147,15 @@ impl DeviceThreads {
             _ => {}
         }
         if let Some(outcome) = admission.line() {
-            let name = &self.shared.exports[export].name;
+            let name = &self.shared.exports.get(export).name;
             let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
         }
+    }
+
+    /// Returns the number of connections, including those that wait for a device.
+    pub(crate) fn nr_connections(&self) -> usize {
+        self.connections.iter().map(|connections| connections.nr()).sum()
     }
 
     /// Makes the connections end. The rings stop taking requests, and answer those in flight.

@@ -2,11 +2,13 @@
 
 use super::Worker;
 use super::inbox::WorkerInbox;
-use super::status::BlockStatusThreads;
+use crate::block_status::BlockStatusThreads;
+use crate::closing::Closing;
 use crate::config::{ExportOptions, Limits};
 use crate::export::Export;
+use crate::exports::Exports;
 use crate::listen::Peer;
-use crate::log::Log;
+use crate::log::{Log, LogFormat, LogLevel};
 use crate::metrics::{CountedExport, Counters};
 use crate::shared::Shared;
 use crate::sizes::Sizes;
@@ -39,7 +41,8 @@ impl Driven {
         let budget = Budget::new(&limits.capacity(), export.block_bytes).unwrap();
         let shared = Arc::new(Shared {
             sizes: Sizes::new([info].into()),
-            exports: [export].into(),
+            max_block: export.block_bytes,
+            exports: Exports::new(vec![export]),
             tls: None,
             tls_policy: TlsPolicy::Off,
             devices: Vec::new(),
@@ -50,13 +53,15 @@ impl Driven {
             budget,
             nr_open: Arc::default(),
             counters: Counters::new(vec![counted]),
-            log: Log::to(None),
+            log: Log::to(None, LogFormat::Text, LogLevel::Info),
+            status: BlockStatusThreads::default(),
+            closing: Closing::new(false).unwrap(),
         });
         let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         let inbox = Arc::new(WorkerInbox::new(panicked).unwrap());
-        let block_status = BlockStatusThreads::start(&shared.exports, limits.connections).unwrap();
+        shared.status.start(0, &shared.exports.get(0), limits.connections).unwrap();
         let epoll = Worker::epoll(&inbox).unwrap();
-        let worker = Worker::new(shared, Arc::clone(&inbox), block_status, epoll);
+        let worker = Worker::new(shared, Arc::clone(&inbox), epoll);
         Driven { worker, inbox, disk }
     }
 

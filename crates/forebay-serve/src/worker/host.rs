@@ -1,18 +1,18 @@
 //! Host of a front: the library's queues, epoll, the log and the metrics.
 
 use super::client::Client;
-use super::inbox::WorkerInbox;
-use super::status::BlockStatusThreads;
+use super::inbox::{WorkerCommand, WorkerInbox};
 use super::timer::Timer;
 use crate::clients::Place;
+use crate::export::Export;
 use crate::host::{HostBase, WatchedQueue};
 use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
-use crate::metrics::{ConnectionRefusal, HandshakeFailure};
+use crate::metrics::{ConnectionRefusal, HandshakeFailure, StageTimes};
 use crate::shared::Shared;
 use crate::tenant::Seat;
 use crate::tls::TlsStream;
 use forebay::{BioFlags, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind};
-use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
+use forebay_front::nbd::{ExportFacts, NbdHost, Opened, StatusQuery};
 use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
@@ -27,41 +27,90 @@ pub(super) const OF_INBOX: u64 = u64::MAX;
 pub(super) const OF_TIMER: u64 = u64::MAX - 1;
 pub(super) const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
+/// An export with this thread's queue.
+struct OpenExport {
+    export: Arc<Export>,
+    queue: WatchedQueue,
+    times: Arc<StageTimes>,
+    /// Most I/Os in the queue.
+    nr_bios: usize,
+}
+
 /// The host of a worker's front.
 pub(super) struct WorkerHost {
     common: HostBase,
-    block_status: Arc<BlockStatusThreads>,
     inbox: Arc<WorkerInbox>,
     /// Timer for deadlines and for freeing memory: waits for events have no timeout.
     timer: Timer,
-    /// This thread's queue for each export. They are opened before clients are served: a disk on an
-    /// NBD server connects to it, and no client must wait for that.
-    queues: Vec<WatchedQueue>,
+    /// The exports, by index. Their queues are opened before clients are served: a disk on an NBD
+    /// server connects to it, and no client must wait for that. `None`: the index is free.
+    exports: Vec<Option<OpenExport>>,
     /// Places of clients that are gone, and how many of their I/Os are in flight.
     gone: HashMap<u64, (Seat, u32)>,
 }
 
 impl fmt::Debug for WorkerHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerHost").field("queues", &self.queues).finish_non_exhaustive()
+        let nr = self.exports.len();
+        f.debug_struct("WorkerHost").field("exports", &nr).finish_non_exhaustive()
     }
 }
 
 impl WorkerHost {
     pub(super) fn new(
         shared: Arc<Shared>,
-        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<WorkerInbox>),
+        inbox: Arc<WorkerInbox>,
         (epoll, timer): (OwnedFd, Timer),
     ) -> WorkerHost {
-        let queues = shared.exports.iter().map(|export| WatchedQueue::new(export.disk.queue()));
-        WorkerHost {
-            queues: queues.collect(),
+        let mut host = WorkerHost {
+            exports: Vec::new(),
             gone: HashMap::new(),
-            common: HostBase::new(shared, epoll),
-            block_status,
+            common: HostBase::new(Arc::clone(&shared), epoll),
             inbox,
             timer,
+        };
+        for (index, export) in shared.exports.offered() {
+            host.open_export(index, export);
         }
+        host
+    }
+
+    /// Opens this thread's queue of an export.
+    pub(super) fn open_export(&mut self, index: usize, export: Arc<Export>) {
+        let times = self.common.shared().counters.times(index);
+        let queue = WatchedQueue::new(export.disk.queue());
+        let nr_bios = export.disk.info().policy.nr_bios as usize;
+        if self.exports.len() <= index {
+            self.exports.resize_with(index + 1, || None);
+        }
+        self.exports[index] = Some(OpenExport { export, queue, times, nr_bios });
+    }
+
+    /// Closes this thread's queue of an export that no client uses. Returns false if I/O is in
+    /// flight.
+    pub(super) fn close_export(&mut self, index: usize) -> bool {
+        let Some(open) = &mut self.exports[index] else { return true };
+        if !open.queue.queue().is_empty() {
+            return false;
+        }
+        open.queue.unwatch(&self.common);
+        self.exports[index] = None;
+        self.common.shared().exports.left(index);
+        true
+    }
+
+    /// Returns the facts of all exports, for their sessions. No session uses those of a free index.
+    pub(super) fn facts(&self) -> Vec<ExportFacts> {
+        let free =
+            ExportFacts { discards_to_zeroes: false, keeps_data: false, caches_reads: false };
+        let facts = |open: &Option<OpenExport>| open.as_ref().map_or(free, |it| it.export.facts);
+        self.exports.iter().map(facts).collect()
+    }
+
+    /// Returns an export that is open.
+    #[inline]
+    fn open(&self, export: usize) -> &OpenExport {
+        self.exports[export].as_ref().expect("clients have chosen it")
     }
 
     /// Returns the parts that do not depend on the protocol.
@@ -73,17 +122,20 @@ impl WorkerHost {
         &mut self.timer
     }
 
-    /// Returns the queue of an export.
-    pub(super) fn queue_of(&mut self, export: usize) -> &mut WatchedQueue {
-        &mut self.queues[export]
+    /// Records that the descriptor of an export's queue was reported.
+    pub(super) fn note_readable(&mut self, export: usize) {
+        if let Some(open) = &mut self.exports[export] {
+            open.queue.note_readable();
+        }
     }
 
     /// Registers the descriptors of the queues at epoll, so that completions wake this thread. If
     /// the process has no descriptor left, as when clients have used all, ticks replace these
     /// events until there is one again.
     pub(super) fn watch_queues(&mut self) {
-        for (export, queue) in self.queues.iter_mut().enumerate() {
-            if !queue.watch(&self.common, OF_QUEUE | export as u64) {
+        for (export, open) in self.exports.iter_mut().enumerate() {
+            let Some(open) = open else { continue };
+            if !open.queue.watch(&self.common, OF_QUEUE | export as u64) {
                 return self.timer.arm();
             }
         }
@@ -91,7 +143,7 @@ impl WorkerHost {
 
     /// Logs each request of the disks that exceeded its time limit.
     fn log_late(&self, now_ns: u64) {
-        for export in self.common.shared().exports.iter() {
+        for OpenExport { export, .. } in self.exports.iter().flatten() {
             for late in export.disk.take_late_requests() {
                 let LateRequest { op, start, len, stage, .. } = late;
                 let policy = &export.disk.info().policy;
@@ -115,7 +167,7 @@ impl WorkerHost {
                         )
                     }
                 };
-                let log = |line| self.common.log(now_ns, line);
+                let log = |line| self.common.warn(now_ns, line);
                 match len {
                     // A flush has no range.
                     0 => log(format_args!("export {name:?}: {op} {done}")),
@@ -179,12 +231,13 @@ impl Host for WorkerHost {
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
         let origin = client.seat().expect("it has chosen an export").origin();
         let io = io_of(io).origin(origin);
-        let submitted = self.queues[export].queue_mut().submit_at(io, now_ns);
+        let open = self.exports[export].as_mut().expect("clients have chosen it");
+        let submitted = open.queue.queue_mut().submit_at(io, now_ns);
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>, now_ns: u64) {
-        self.queues.iter_mut().for_each(|queue| queue.reap_all(done));
+        self.exports.iter_mut().flatten().for_each(|open| open.queue.reap_all(done));
         self.log_late(now_ns);
     }
 
@@ -194,20 +247,20 @@ impl Host for WorkerHost {
     }
 
     fn wants_reap(&self) -> bool {
-        self.queues.iter().any(|queue| queue.queue().wants_reap())
+        self.exports.iter().flatten().any(|open| open.queue.queue().wants_reap())
     }
 
     fn is_busy(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.queue().is_empty())
+        self.exports.iter().flatten().any(|open| !open.queue.queue().is_empty())
     }
 
     fn is_busy_with(&self, export: usize) -> bool {
-        !self.queues[export].queue().is_empty()
+        !self.open(export).queue.queue().is_empty()
     }
 
     fn has_room(&self, export: usize, nr: usize) -> bool {
-        let policy = &self.common.shared().exports[export].disk.info().policy;
-        self.queues[export].queue().len() + nr <= policy.nr_bios as usize
+        let open = self.open(export);
+        open.queue.queue().len() + nr <= open.nr_bios
     }
 
     fn watch(&mut self, client: &mut Client, key: Key, interest: Interest) -> io::Result<()> {
@@ -223,7 +276,10 @@ impl Host for WorkerHost {
 
     #[inline]
     fn record(&mut self, export: usize, stage: Stage, ns: u64, nr: u64) {
-        self.common.record(export, stage, ns, nr);
+        // The last times of a client that has gone may come after its export.
+        if let Some(Some(open)) = self.exports.get(export) {
+            open.times.record(stage, ns, nr);
+        }
     }
 
     fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
@@ -232,11 +288,11 @@ impl Host for WorkerHost {
 
     fn failed(&mut self, client: &Client, failed: &Failed<'_>, now_ns: u64) {
         let &Failed { export, kind, offset, len, why } = failed;
-        let (id, export) = (client.counters().id(), &self.common.shared().exports[export].name);
+        let (id, export) = (client.counters().id(), &self.open(export).export.name);
         let line = format_args!(
             "connection {id}: export {export:?}: {kind:?} of {len} bytes at {offset} failed: {why}"
         );
-        self.common.log(now_ns, line);
+        self.common.warn(now_ns, line);
     }
 
     fn closed(&mut self, client: &mut Client, closed: &Closed<'_>, now_ns: u64) {
@@ -248,13 +304,14 @@ impl Host for WorkerHost {
         let line = ClosedLine {
             id: client.counters().id(),
             peer: client.peer(),
-            export: export.map(|export| self.common.shared().exports[export].name.as_str()),
+            export: export.map(|export| self.open(export).export.name.as_str()),
             why: ending.map_or("closed", Ending::why),
             traffic: client.counters().sum(),
             open_ns: now_ns.saturating_sub(opened_ns),
         };
         self.common.log(now_ns, line);
         self.inbox.closed();
+        self.common.shared().closing.note_end();
         if let Some(mut seat) = client.take_seat()
             && nr_at_disk > 0
         {
@@ -287,18 +344,13 @@ impl NbdHost for WorkerHost {
 
     fn opened(&mut self, client: &mut Client, opened: &Opened, now_ns: u64) {
         let &Opened { export, mode } = opened;
-        let tenant = &self.common.shared().exports[export].tenant;
+        let open = self.open(export);
         let (id, peer) = (client.counters().id(), client.peer());
         let place = Place { address: peer.into(), peer, submitter: Arc::default() };
-        client.set_seat(tenant.connect(id, place));
+        client.set_seat(open.export.tenant.connect(id, place));
+        self.common.shared().closing.note_client();
         let tls = client.tls().map(TlsStream::description);
-        let line = OpenedLine {
-            id,
-            peer,
-            export: &self.common.shared().exports[export].name,
-            tls: tls.as_deref(),
-            mode,
-        };
+        let line = OpenedLine { id, peer, export: &open.export.name, tls: tls.as_deref(), mode };
         self.common.log(now_ns, line);
     }
 
@@ -307,6 +359,9 @@ impl NbdHost for WorkerHost {
     }
 
     fn query_status(&mut self, query: StatusQuery) -> bool {
-        self.block_status.query(query, &self.inbox)
+        let inbox = Arc::clone(&self.inbox);
+        // A worker that has ended needs no answer.
+        let answer = move |answer| _ = inbox.push(WorkerCommand::Answer(answer));
+        self.common.shared().status.query(query, answer)
     }
 }

@@ -1,6 +1,7 @@
-//! Inbox of a worker: new connections, new sizes of the exports, and answers of the BLOCK_STATUS
+//! Inbox of a worker: new connections, changes of the exports, and answers of the BLOCK_STATUS
 //! threads.
 
+use crate::export::Export;
 use crate::inbox::Inbox;
 use crate::listen::Peer;
 use crate::sizes::ResizeInbox;
@@ -10,6 +11,7 @@ use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 
 /// Command of another thread to a worker.
 #[derive(Debug)]
@@ -18,8 +20,25 @@ pub(crate) enum WorkerCommand {
     Accept(OwnedFd, Peer),
     /// Use these descriptions of the exports: sizes have changed.
     Resize(Arc<[ExportInfo]>),
+    /// Open an export that was added, and offer it.
+    Add(NewExport),
+    /// Offer these exports only, and leave the one with this index, which was withdrawn.
+    Withdraw { index: usize, infos: Arc<[ExportInfo]> },
+    /// End the clients of the export with this index, which was withdrawn.
+    EndClients { index: usize },
     /// Send the answer to a BLOCK_STATUS request.
     Answer(StatusAnswer),
+}
+
+/// An export that was added while the server runs.
+#[derive(Clone, Debug)]
+pub(crate) struct NewExport {
+    pub(crate) index: usize,
+    pub(crate) export: Arc<Export>,
+    /// The descriptions of all exports.
+    pub(crate) infos: Arc<[ExportInfo]>,
+    /// Receives a message when the worker has its queue.
+    pub(crate) answer: SyncSender<()>,
 }
 
 /// Inbox of one worker, with the number of its connections.

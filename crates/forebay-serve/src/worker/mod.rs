@@ -12,13 +12,11 @@ mod client;
 mod driven;
 mod host;
 pub(crate) mod inbox;
-pub(crate) mod status;
 mod timer;
 
 use self::client::Client;
 use self::host::{OF_INBOX, OF_QUEUE, OF_TIMER, WorkerHost};
-use self::inbox::{WorkerCommand, WorkerInbox};
-use self::status::BlockStatusThreads;
+use self::inbox::{NewExport, WorkerCommand, WorkerInbox};
 use self::timer::Timer;
 use crate::host::{HostBase, thread_cpu_ns};
 use crate::shared::Shared;
@@ -39,6 +37,8 @@ pub(crate) struct Worker {
     inbox: Arc<WorkerInbox>,
     events: Vec<epoll::Event>,
     front: NbdFront<WorkerHost>,
+    /// Exports to be left: those that were withdrawn, while this worker has clients or I/O of them.
+    withdrawn: Vec<usize>,
     /// Decides whether a wait polls before it sleeps.
     polling: Polling,
 }
@@ -60,22 +60,22 @@ impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         inbox: Arc<WorkerInbox>,
-        block_status: Arc<BlockStatusThreads>,
         epoll: (OwnedFd, Timer),
     ) -> Worker {
+        let host = WorkerHost::new(Arc::clone(&shared), Arc::clone(&inbox), epoll);
         let settings = Settings {
             infos: shared.sizes.infos(),
-            facts: shared.exports.iter().map(|export| export.facts).collect(),
+            facts: host.facts(),
             tls: shared.tls_policy,
             capacity: shared.limits.capacity(),
             budget: shared.budget,
             nr_open: Arc::clone(&shared.nr_open),
             max_in_flight: MAX_IN_FLIGHT,
         };
-        let host = WorkerHost::new(Arc::clone(&shared), (block_status, Arc::clone(&inbox)), epoll);
         let front = NbdFront::nbd(host, settings);
         let polling = Polling::new(shared.poll).after_few(NR_FEW);
-        Worker { shared, inbox, events: Vec::with_capacity(256), front, polling }
+        let (events, withdrawn) = (Vec::with_capacity(256), Vec::new());
+        Worker { shared, inbox, events, front, withdrawn, polling }
     }
 
     /// Runs until the worker must stop and all connections are closed.
@@ -140,23 +140,25 @@ impl Worker {
 
     /// Handles all events.
     fn round(&mut self) {
-        let Worker { shared, inbox, events, front, .. } = self;
+        let Worker { shared, inbox, events, front, withdrawn, .. } = self;
         front.round(|front| {
             for event in events.iter() {
                 match event.data.u64() {
-                    OF_INBOX => take_inbox(front, shared, inbox),
+                    OF_INBOX => take_inbox(front, shared, inbox, withdrawn),
                     OF_TIMER => {
                         front.host_mut().timer().disarm();
                         front.tick();
                     }
                     queue if queue >> MARK_SHIFT != 0 => {
-                        let export = (queue & !OF_QUEUE) as usize;
-                        front.host_mut().queue_of(export).note_readable();
+                        front.host_mut().note_readable((queue & !OF_QUEUE) as usize);
                     }
                     conn => front.look_at(Key::of_u64(conn), readiness(event.flags)),
                 }
             }
         });
+        if !withdrawn.is_empty() {
+            withdrawn.retain(|export| !leave(front, *export));
+        }
     }
 }
 
@@ -171,8 +173,19 @@ fn readiness(flags: EventFlags) -> Readiness {
     }
 }
 
-/// Handles the inbox: new sizes, new connections, answers, and the order to stop.
-fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &WorkerInbox) {
+/// Leaves an export that was withdrawn, unless this worker has clients or I/O of it. Returns
+/// whether it was left.
+fn leave(front: &mut NbdFront<WorkerHost>, export: usize) -> bool {
+    front.is_unused(export) && front.host_mut().close_export(export)
+}
+
+/// Handles the inbox: changes of exports, new connections, answers, and the order to stop.
+fn take_inbox(
+    front: &mut NbdFront<WorkerHost>,
+    shared: &Shared,
+    inbox: &WorkerInbox,
+    withdrawn: &mut Vec<usize>,
+) {
     let (commands, is_closing) = inbox.take();
     for command in commands {
         match command {
@@ -180,6 +193,18 @@ fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &WorkerI
                 front.accept(Client::new(fd, peer, shared.counters.open_connection()));
             }
             WorkerCommand::Resize(infos) => front.resize(infos),
+            WorkerCommand::Add(NewExport { index, export, infos, answer }) => {
+                front.host_mut().open_export(index, export);
+                let facts = front.host().facts();
+                front.change_exports(infos, facts);
+                // The receiver may have given up.
+                let _ = answer.send(());
+            }
+            WorkerCommand::Withdraw { index, infos } => {
+                front.change_exports(infos, front.host().facts());
+                withdrawn.push(index);
+            }
+            WorkerCommand::EndClients { index } => front.end_clients_of(index),
             WorkerCommand::Answer(answer) => front.answer(answer),
         }
     }

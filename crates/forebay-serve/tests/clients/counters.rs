@@ -63,7 +63,7 @@ fn a_connection_is_logged_and_counted() {
     server.stop().unwrap();
     let log = server.log();
     for part in [
-        "forebay: serving metrics at unix:",
+        " serving metrics at unix:",
         "connection 1 from unix: export \"the \\\"disk\\\"\", simple replies, no TLS",
         "connection 1 from unix: closed by the client after ",
         "; 3 requests (1 failed), 512 B read, 0 B written",

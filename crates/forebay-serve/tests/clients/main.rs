@@ -8,6 +8,7 @@ mod embedded;
 mod fairness;
 mod flags;
 mod limits;
+mod managed;
 mod merging;
 mod order;
 mod per_client;

@@ -67,6 +67,11 @@ impl Running {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Waits until the server ends by itself, and returns its result.
+    pub(crate) fn wait(&mut self) -> Result<(), ServeError> {
+        self.thread.take().expect("it ends once").join().expect("it does not panic")
+    }
+
     /// Stops the server, and returns its result.
     pub(crate) fn stop(&mut self) -> Result<(), ServeError> {
         drop(self.stop.take());

@@ -41,7 +41,7 @@ fn confined(needed: ABI, needs: Needs, body: impl FnOnce() + Send) {
         return skip::skip_always(&test, &reason);
     }
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| match confine(&needs).landlock {
+        let thread = scope.spawn(|| match confine(&needs, None).landlock {
             Landlock::Version(version) if version >= needed as i32 => body(),
             other => panic!("the kernel has Landlock, but it is not in force: {other:?}"),
         });

@@ -32,5 +32,5 @@ fn a_socket_that_fails_does_not_hide_a_last_flush_that_fails() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     let last = told.lines().last().unwrap_or_default();
     assert!(last.contains("disk.img?rule=flush:io: the last flush failed"), "{told}");
-    assert!(told.contains("forebay: cannot accept connections: "), "{told}");
+    assert!(told.contains("Z cannot accept connections: "), "{told}");
 }

@@ -8,6 +8,8 @@
 //!   `front_end`: a virtual machine in the process of a test; `ring_registers`, `hostile_rings`;
 //! - `chain`: a server on the disk of another server;
 //! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
+//! - `ctl`: exports added, removed and changed while it runs; `manners`: in the background, with a
+//!   command, and its log;
 //! - `confinement`: restrictions that the kernel enforces;
 //! - `hangup`: SIGHUP, with and without a controlling terminal; `resize`: files that grow;
 //! - `endings`: messages and exit codes after failures;
@@ -20,6 +22,7 @@ mod activation;
 mod chain;
 mod client;
 mod confinement;
+mod ctl;
 mod endings;
 mod fio;
 pub(crate) mod front_end;
@@ -30,6 +33,7 @@ mod hostile_rings;
 mod libnbd;
 mod load;
 mod locks;
+mod manners;
 mod masking;
 mod process;
 mod qemu;

@@ -148,8 +148,8 @@ fn options_of_other_servers_are_refused_with_the_option_to_use() {
         ("--port=10809", "; use --nbd tcp:HOST:PORT"),
         ("-p", "; use --nbd tcp:HOST:PORT"),
         ("--socket=s", "; use --nbd unix:PATH"),
-        ("--fork", "; forebay serve stays in the foreground"),
-        ("--pid-file=x", "; forebay serve writes no PID file"),
+        ("--daemonize", "; use --fork"),
+        ("--pidfile=x", "; use --pid-file"),
         ("--readonly", "; use --read-only"),
         ("--export-name=x", "; use --name"),
     ] {

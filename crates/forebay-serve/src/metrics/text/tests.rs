@@ -147,7 +147,7 @@ fn traffic_and_failures_are_reported_with_labels() {
     counters.server().refuse(ConnectionRefusal::TooMany);
     counters.server().fail_handshake(HandshakeFailure::Tls);
     counters.server().panics.count();
-    counters.worker().record(1, Stage::Disk, 3_000, 1);
+    counters.times(1).record(Stage::Disk, 3_000, 1);
     for (polled_ns, nr_found, nr_missed) in [(1_000, 2, 0), (2_000, 0, 1)] {
         counters.worker().record_polling(PollSums { polled_ns, nr_found, nr_missed });
     }

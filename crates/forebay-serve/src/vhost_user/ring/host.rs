@@ -3,7 +3,9 @@
 use super::RingPlace;
 use super::peer::RingPeer;
 use super::queue::GuestQueue;
+use crate::export::Export;
 use crate::host::HostBase;
+use crate::metrics::StageTimes;
 use crate::shared::Shared;
 use forebay::{PlugGuard, SubmitErrorKind};
 use forebay_front::blk::BlkHost;
@@ -28,6 +30,8 @@ pub(super) struct RingHost {
     /// Index of the next available entry when the ring stopped.
     base: u16,
     place: Arc<RingPlace>,
+    export: Arc<Export>,
+    times: Arc<StageTimes>,
     common: HostBase,
 }
 
@@ -39,13 +43,16 @@ impl fmt::Debug for RingHost {
 
 impl RingHost {
     pub(super) fn new(shared: Arc<Shared>, place: Arc<RingPlace>, epoll: OwnedFd) -> RingHost {
+        let export = shared.exports.get(place.export);
         RingHost {
             queue: GuestQueue::new(
-                &shared.exports[place.export].disk,
+                &export.disk,
                 shared.register_memory,
                 Arc::clone(&place.counters),
             ),
             base: 0,
+            times: shared.counters.times(place.export),
+            export,
             place,
             common: HostBase::new(shared, epoll),
         }
@@ -81,13 +88,13 @@ impl RingHost {
     pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) {
         let Some(why) = self.queue.register(memory) else { return };
         if !self.place.refusal.swap(true, Ordering::Relaxed) {
-            let export = &self.common.shared().exports[self.place.export].name;
+            let export = &self.export.name;
             let ring = self.place.ring;
             let line = format_args!(
                 "export {export:?}: ring {ring}: memory of the guest is not registered, and its \
                  I/O continues without registration: {why}"
             );
-            self.common.log(forebay::now_ns(), line);
+            self.common.warn(forebay::now_ns(), line);
         }
     }
 
@@ -111,12 +118,11 @@ impl RingHost {
     }
 
     fn log_stop(&self, why: &str, now_ns: u64) {
-        let (ring, export) =
-            (self.place.ring, &self.common.shared().exports[self.place.export].name);
+        let (ring, export) = (self.place.ring, &self.export.name);
         let line = format_args!(
             "export {export:?}: ring {ring} stops: {why}: restart the guest, or reset its driver"
         );
-        self.common.log(now_ns, line);
+        self.common.warn(now_ns, line);
     }
 }
 
@@ -144,8 +150,7 @@ impl Host for RingHost {
         io: Io<GuestData>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        let tenant = &self.common.shared().exports[self.place.export].tenant;
-        let origin = tenant.origin_of(&self.place.submitter);
+        let origin = self.export.tenant.origin_of(&self.place.submitter);
         self.queue.submit(io, origin, now_ns)
     }
 
@@ -193,8 +198,8 @@ impl Host for RingHost {
     }
 
     #[inline]
-    fn record(&mut self, export: usize, stage: Stage, ns: u64, nr: u64) {
-        self.common.record(export, stage, ns, nr);
+    fn record(&mut self, _export: usize, stage: Stage, ns: u64, nr: u64) {
+        self.times.record(stage, ns, nr);
     }
 
     fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
@@ -202,12 +207,12 @@ impl Host for RingHost {
     }
 
     fn failed(&mut self, _peer: &RingPeer, failed: &Failed<'_>, now_ns: u64) {
-        let &Failed { export, kind, offset, len, why } = failed;
-        let (ring, export) = (self.place.ring, &self.common.shared().exports[export].name);
+        let &Failed { kind, offset, len, why, .. } = failed;
+        let (ring, export) = (self.place.ring, &self.export.name);
         let line = format_args!(
             "export {export:?}: ring {ring}: {kind:?} at {offset}, {len} bytes, failed: {why}"
         );
-        self.common.log(now_ns, line);
+        self.common.warn(now_ns, line);
     }
 
     fn closed(&mut self, peer: &mut RingPeer, closed: &Closed<'_>, now_ns: u64) {

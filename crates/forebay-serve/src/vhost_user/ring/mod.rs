@@ -105,7 +105,7 @@ impl RingWorker {
         inbox: Arc<Inbox<ThreadCommand>>,
         epoll: OwnedFd,
     ) -> RingWorker {
-        let export = &shared.exports[place.export];
+        let export = shared.exports.get(place.export);
         let disk = BlkDisk {
             export: place.export,
             nr_sectors: shared.sizes.infos()[place.export].size_bytes / SECTOR,

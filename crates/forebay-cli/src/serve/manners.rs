@@ -1,0 +1,118 @@
+//! Options of the process: background, PID file, command, log.
+
+use super::ServeArgs;
+use crate::failure::Failure;
+use clap::Args;
+use forebay_serve::{LogFormat, LogLevel};
+use rustix::fs::{FileType, fstat};
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Options of `forebay serve` for its process.
+#[derive(Args, Debug)]
+pub(crate) struct MannerArgs {
+    /// Continue in the background, and return when the sockets listen. If the server cannot start,
+    /// return its error. The log is dropped, unless standard error is a file or the journal
+    #[arg(long, conflicts_with_all = ["run", "fd", "print_capabilities"])]
+    pub(super) fork: bool,
+    /// Write the number of the server's process to this file when its sockets listen. Removed at
+    /// the end
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+    /// Run this shell command when the sockets listen, and end with its exit code. It gets $uri,
+    /// $unixsocket, $port, $exportname and $nbd (as nbdkit has it). Without --nbd, the server has a
+    /// private socket
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) run: Option<String>,
+    /// End when the last client has left, after at least one has chosen an export
+    #[arg(long)]
+    pub(super) exit_last: bool,
+    /// Directory whose files `forebay ctl add` may add later; may be repeated. The server is
+    /// confined: it cannot open other files after its start
+    #[arg(long, value_name = "DIR")]
+    pub(super) allow_path: Vec<PathBuf>,
+    /// The least grave lines of the log: error, warning or info
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(super) log_level: LogLevel,
+    /// Format of the log: text (with times), json (an object in each line) or journald (with
+    /// priorities) [default: journald if standard error is the journal of systemd, otherwise text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+impl MannerArgs {
+    /// Checks the options.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self.allow_path.iter().find(|path| !path.is_dir()) {
+            Some(path) => {
+                let path = path.display();
+                Err(Failure::Usage(format!("--allow-path {path}: expected a directory")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the format of the log.
+    pub(super) fn format(&self) -> LogFormat {
+        self.log_format.unwrap_or(if is_journal() { LogFormat::Journald } else { LogFormat::Text })
+    }
+
+    /// Writes the PID file, if there is one.
+    pub(super) fn write_pid_file(&self) -> Result<Option<PidFile>, Failure> {
+        let Some(path) = &self.pid_file else { return Ok(None) };
+        let failed = |error: io::Error| {
+            Failure::Run(format!("{}: cannot write the PID file: {error}", path.display()))
+        };
+        // The process may change its directory.
+        let path = std::path::absolute(path).map_err(failed)?;
+        fs::write(&path, format!("{}\n", std::process::id())).map_err(failed)?;
+        Ok(Some(PidFile(path)))
+    }
+}
+
+/// A PID file, which is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct PidFile(PathBuf);
+
+impl PidFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // An administrator may have removed it.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a line to standard error, in the format of the log. Lines of the start have no time in
+/// the text format: the user is there.
+pub(super) fn note(args: &ServeArgs, level: LogLevel, text: &str) {
+    if level > args.manners.log_level {
+        return;
+    }
+    let line = match args.manners.format() {
+        LogFormat::Text => format!("forebay: {text}\n"),
+        format => format.line(level, SystemTime::now(), text),
+    };
+    crate::output::stderr(&line);
+}
+
+/// Returns whether standard error remains open in the background: a file, or the journal. A
+/// terminal or a pipe would keep a program waiting that has started this one.
+pub(super) fn keeps_standard_error() -> bool {
+    let stat = fstat(io::stderr());
+    is_journal()
+        || stat.is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::RegularFile)
+}
+
+/// Returns whether standard error is the journal of systemd.
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    fstat(io::stderr().as_fd()).is_ok_and(|it| stream == format!("{}:{}", it.st_dev, it.st_ino))
+}

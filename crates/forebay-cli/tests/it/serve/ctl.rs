@@ -1,0 +1,104 @@
+//! `forebay ctl` on a running server.
+
+use super::client::Client;
+use super::server::Server;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// Returns a directory with `run`, which only this user may enter, and `images`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    for name in ["run", "images"] {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    let mode = PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(folder.path().join("run"), mode).expect("our own");
+    folder
+}
+
+fn image(folder: &TempDir, name: &str, bytes: u64) {
+    let file = std::fs::File::options().create(true).append(true).open(folder.path().join(name));
+    file.and_then(|file| file.set_len(bytes)).expect("a file");
+}
+
+fn run(folder: &TempDir, args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let command = command.args(["ctl", "run/control"]).args(args.split_whitespace());
+    command.current_dir(folder.path()).output().expect("it can be run")
+}
+
+/// Returns the output of a command that succeeds.
+#[track_caller]
+fn ctl(folder: &TempDir, args: &str) -> String {
+    let output = run(folder, args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args}: {stderr}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Returns the error of a command that fails with status 1.
+#[track_caller]
+fn error(folder: &TempDir, args: &str) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.status.code(), Some(1), "{args}: {output:?}");
+    String::from_utf8(output.stderr).expect("UTF-8")
+}
+
+#[test]
+fn confined_server_is_managed_from_its_start_to_its_end() {
+    let folder = folder();
+    image(&folder, "images/a.img", 1 << 20);
+    let args = "ram:1M --name base --control run/control --allow-path images";
+    let mut server = Server::start(&folder, args);
+    assert!(
+        ctl(&folder, "list").starts_with("export \"base\"\n  disk    ram:1M, 1048576 bytes; 0")
+    );
+    let added = ctl(&folder, "add a images/a.img --limits iops=5000");
+    assert!(added.starts_with("export \"a\"\n  disk    images/a.img, 1048576 bytes; 0"), "{added}");
+    assert!(added.contains("  limits  iops=5000\n"), "{added}");
+    assert!(error(&folder, "add a images/a.img").contains("there is an export \"a\" already"));
+    let mut client = Client::connect(server.socket(), "a").expect("it is offered");
+    let path = folder.path().join("images/a.img");
+    assert!(
+        std::fs::File::options()
+            .append(true)
+            .open(path)
+            .is_ok_and(|it| it.set_len(2 << 20).is_ok())
+    );
+    assert!(ctl(&folder, "resize a").contains(", 2097152 bytes; 1 client\n"));
+    let removed = run(&folder, "remove a --force");
+    assert!(removed.status.success() && removed.stdout.is_empty(), "{removed:?}");
+    assert!(client.is_closed());
+    assert!(error(&folder, "remove a").contains("there is no export \"a\"; there are: \"base\""));
+    // The lock of the image is released, so another disk may use it.
+    let info = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["bench", "--filename=images/a.img?exclusive=on", "--rw=write", "--size=4k"])
+        .current_dir(folder.path())
+        .output();
+    let info = info.expect("it can be run");
+    assert!(info.status.success(), "{}", String::from_utf8_lossy(&info.stderr));
+    assert!(ctl(&folder, "policy base nr_requests=9").contains("nr_requests=9\n"));
+    assert_eq!(ctl(&folder, "log-level warning"), "warning\n");
+    assert_eq!(ctl(&folder, "--json log-level"), "{\"log_level\":\"warning\"}\n");
+    assert!(error(&folder, "reload-certificates").contains("this server has no certificates"));
+    assert_eq!(ctl(&folder, "drain"), "");
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+    let error = error(&folder, "list");
+    assert!(error.contains("start the server with --control run/control"), "{error}");
+}
+
+#[test]
+fn wrong_commands_are_refused_with_the_remedy() {
+    let folder = folder();
+    let _server = Server::start(&folder, "ram:1M --control run/control");
+    for (args, expected) in [
+        ("stop", "unknown command 'stop'; expected one of list, limits, policy, resize, add, "),
+        ("limits a iops", "iops: a limit is KEY=VALUE, such as iops=500"),
+        ("add a 'x?direct=perhaps'", "direct"),
+    ] {
+        let output = run(&folder, args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(expected), "{args}: {text}");
+    }
+}

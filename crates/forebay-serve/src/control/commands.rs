@@ -1,0 +1,120 @@
+//! Execution of the requests at the control socket.
+
+use super::describe::{describe, describe_all};
+use super::policy;
+use super::request::{Add, Request, Set};
+use crate::closing::Drain;
+use crate::config::ExportOptions;
+use crate::export::Export;
+use crate::export_limits::ExportLimits;
+use crate::exports::Found;
+use crate::handle::reload_certificates;
+use crate::log::LogLevel;
+use crate::managed::Managed;
+use crate::resize;
+use forebay::now_ns;
+use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Runs a request, and returns the reply.
+pub(super) fn run(
+    server: &Managed,
+    request: Request,
+    descriptors: Vec<OwnedFd>,
+) -> Result<Value, String> {
+    match request {
+        Request::Exports => Ok(json!({ "exports": describe_all(server) })),
+        Request::Limits { export, client, set } => limits(server, &export, client, &set),
+        Request::Policy { export, set } => {
+            let export = named(server, &export)?.export;
+            if !set.is_empty() {
+                policy::change(&export, &set)?;
+            }
+            Ok(policy::describe(&export))
+        }
+        Request::Resize { export } => resize(server, export.as_deref()),
+        Request::Add(add) => {
+            let export = server.add(&options(add)?, descriptors)?;
+            Ok(describe(server, &export))
+        }
+        Request::Remove { export, force } => {
+            server.remove(&named(server, &export)?, force)?;
+            Ok(json!({ "removed": export }))
+        }
+        Request::Drain { force } => {
+            let drain = if force { Drain::AtOnce } else { Drain::Waits };
+            let what = match drain {
+                Drain::AtOnce => "draining: the connections are closed",
+                _ => "draining: no more connections are accepted, and the last one ends the server",
+            };
+            server.shared.log.line(now_ns(), what);
+            server.shared.closing.drain(drain);
+            Ok(json!({ "draining": true }))
+        }
+        Request::ReloadCertificates => match reload_certificates(&server.shared) {
+            Ok(Some(directory)) => Ok(json!({ "reloaded": directory.display().to_string() })),
+            Ok(None) => Err("this server has no certificates: start it with --tls".to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
+        Request::LogLevel { level } => {
+            let log = &server.shared.log;
+            if let Some(level) = level {
+                let parsed = level.parse::<LogLevel>();
+                log.set_level(parsed.map_err(|expected| format!("level {level:?}: {expected}"))?);
+            }
+            Ok(json!({ "log_level": log.level().name() }))
+        }
+    }
+}
+
+/// Returns the export with this name.
+fn named(server: &Managed, name: &str) -> Result<Found, String> {
+    let exports = &server.shared.exports;
+    exports.named(name).ok_or_else(|| {
+        let names: Vec<_> = exports.all().iter().map(|it| format!("{:?}", it.name)).collect();
+        match names.is_empty() {
+            true => format!("there is no export {name:?}, nor any other"),
+            false => format!("there is no export {name:?}; there are: {}", names.join(", ")),
+        }
+    })
+}
+
+fn limits(server: &Managed, name: &str, client: Option<u64>, set: &Set) -> Result<Value, String> {
+    let export = named(server, name)?.export;
+    match client {
+        Some(id) => export.tenant.change_client(id, set)?,
+        None if set.is_empty() => {}
+        None => export.tenant.change_limits(set).map_err(|error| error.to_string())?,
+    }
+    Ok(describe(server, &export))
+}
+
+fn resize(server: &Managed, name: Option<&str>) -> Result<Value, String> {
+    let found = name.map(|name| named(server, name)).transpose()?;
+    if let Some(Found { is_withdrawn: true, export, .. }) = &found {
+        return Err(format!("the export {:?} is being removed", export.name));
+    }
+    let resized = resize::reread(&server.shared, found.as_ref().map(|found| found.index));
+    resized.map_err(|error| error.to_string())?;
+    let exports: Vec<Arc<Export>> = match found {
+        Some(found) => vec![found.export],
+        None => server.shared.exports.all(),
+    };
+    let exports: Vec<_> = exports.iter().map(|export| describe(server, export)).collect();
+    Ok(json!({ "exports": exports }))
+}
+
+/// Returns the options of an export to be added.
+fn options(add: Add) -> Result<ExportOptions, String> {
+    let Add { export, spec, description, read_only, limits: set, priority } = add;
+    let mut limits = ExportLimits::default();
+    limits.change(&set).map_err(|bad| format!("limits not set: {bad}"))?;
+    let priority = match priority {
+        None => Default::default(),
+        Some(text) => text.parse().map_err(|error| format!("priority {text:?}: {error}"))?,
+    };
+    let name = export;
+    let options = ExportOptions { spec, name, description, ..ExportOptions::default() };
+    Ok(ExportOptions { read_only, limits, priority, ..options })
+}

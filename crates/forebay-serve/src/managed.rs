@@ -1,0 +1,246 @@
+//! Changes of the exports of a running server: exports are added and removed.
+//!
+//! Each step is visible to clients only when the earlier ones have succeeded: an export is offered
+//! when all workers have its queue. See [`exports`](crate::exports) for the steps of a removal.
+
+use crate::config::ExportOptions;
+use crate::end;
+use crate::export::{Export, nr_hw_queues};
+use crate::exports::Found;
+use crate::metrics::{CountedExport, last_part};
+use crate::shared::Shared;
+use crate::worker::inbox::{NewExport, WorkerCommand, WorkerInbox};
+use forebay::{Disk, OpenError, Spec, now_ns};
+use forebay_nbd::export::ExportInfo;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+/// Longest wait until the workers have the queues of a disk that was added.
+const OPENED: Duration = Duration::from_secs(30);
+
+/// Drivers of disks on other servers: a worker that connects to one would keep its clients waiting.
+const REMOTE: [&str; 3] = ["nbd", "rbd", "vhost-user"];
+
+/// A running server, with its workers.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    pub(crate) shared: Arc<Shared>,
+    workers: Vec<Arc<WorkerInbox>>,
+}
+
+impl Managed {
+    pub(crate) fn new(shared: &Arc<Shared>, workers: &[Arc<WorkerInbox>]) -> Managed {
+        Managed { shared: Arc::clone(shared), workers: workers.to_vec() }
+    }
+
+    /// Returns the size of an export, bytes.
+    pub(crate) fn size_of(&self, export: &Arc<Export>) -> u64 {
+        let found = self.shared.exports.named(&export.name);
+        let found = found.filter(|found| Arc::ptr_eq(&found.export, export));
+        let infos = self.shared.sizes.infos();
+        found.map_or(0, |found| infos[found.index].size_bytes)
+    }
+
+    /// Adds an export for NBD clients. `descriptors` are of its file, if there are any.
+    ///
+    /// # Errors
+    /// Returns the reason. Nothing has changed then.
+    pub(crate) fn add(
+        &self,
+        options: &ExportOptions,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Arc<Export>, String> {
+        if self.workers.is_empty() {
+            return Err("this server has no NBD socket: start it with --nbd".to_owned());
+        }
+        self.check_name(&options.name)?;
+        let spec = Spec::parse(&options.spec).map_err(|error| error.to_string())?;
+        if REMOTE.iter().any(|driver| *driver == spec.driver()) {
+            return Err(format!(
+                "{}: a disk on another server cannot be added: name it when you start the server",
+                options.spec
+            ));
+        }
+        let mut options = options.clone();
+        if let Some(descriptor) = descriptors.into_iter().next() {
+            options.disk = Some(open_descriptor(&spec, &options, descriptor)?);
+        }
+        let nr_hw_queues = nr_hw_queues(&options, 0, self.workers.len());
+        let (export, info) =
+            Export::open(&options, nr_hw_queues).map_err(|error| error.to_string())?;
+        let max = self.shared.max_block;
+        if export.block_bytes > max {
+            return Err(format!(
+                "{}: its blocks of {} bytes are larger than {max}, for which the server has \
+                 memory: name the disk when you start the server",
+                export.spec, export.block_bytes
+            ));
+        }
+        let export = Arc::new(export);
+        self.offer(&export, info)?;
+        let Export { name, spec, .. } = &*export;
+        self.shared.log.line(now_ns(), format_args!("export {name:?}: added, {spec}"));
+        Ok(export)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        match self.shared.exports.named(name) {
+            None => Ok(()),
+            Some(found) if found.is_withdrawn => {
+                Err(format!("the export {name:?} is being removed: its clients have not left"))
+            }
+            Some(_) => Err(format!("there is an export {name:?} already")),
+        }
+    }
+
+    /// Opens the queues of an export, and offers it.
+    fn offer(&self, export: &Arc<Export>, info: ExportInfo) -> Result<(), String> {
+        let Shared { exports, sizes, counters, status, limits, .. } = &*self.shared;
+        let turn = sizes.begin();
+        // Another thread may have added one meanwhile.
+        self.check_name(&export.name)?;
+        let index = exports.free_index();
+        status
+            .start(index, export, limits.connections)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        let label = match export.name.as_str() {
+            "" => last_part(&export.spec),
+            name => name,
+        };
+        let (disk, tenant) = (export.disk.clone(), Arc::clone(&export.tenant));
+        counters.add_export(index, CountedExport { name: label.to_owned(), disk, tenant });
+        if !exports.add(index, export) {
+            counters.remove_export(index);
+            status.end(index);
+            return Err("the server ends".to_owned());
+        }
+        let mut infos = sizes.infos().to_vec();
+        match infos.get_mut(index) {
+            Some(free) => *free = info,
+            None => infos.push(info),
+        }
+        let infos: Arc<[ExportInfo]> = infos.into();
+        sizes.set_for_new_threads(Arc::clone(&infos));
+        let (answer, answers) = sync_channel(self.workers.len());
+        let new = NewExport { index, export: Arc::clone(export), infos, answer };
+        for worker in &self.workers {
+            worker.push(WorkerCommand::Add(new.clone()));
+        }
+        drop((new, turn));
+        let until = Instant::now() + OPENED;
+        for _ in &self.workers {
+            let left = until.saturating_duration_since(Instant::now());
+            answers.recv_timeout(left).map_err(|_| {
+                format!(
+                    "the export {:?} was added, but a thread has not opened it yet",
+                    export.name
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Removes an export when its clients have left, or ends them with `force`. Its disk is flushed
+    /// then, and closed.
+    ///
+    /// # Errors
+    /// Returns the reason if it cannot be removed. If the last flush fails, it is removed all the
+    /// same.
+    pub(crate) fn remove(&self, found: &Found, force: bool) -> Result<(), String> {
+        let Found { index, export, .. } = found;
+        let (index, name) = (*index, &export.name);
+        if self.shared.devices.iter().any(|device| device.export == index) {
+            return Err(format!(
+                "the export {name:?} is the disk of a virtual machine (--vhost-user-blk): stop the \
+                 server to remove it"
+            ));
+        }
+        let is_first = self.withdraw(index, export)?;
+        if force {
+            // I/O in flight must not wait for a limit.
+            export.tenant.lift_limits();
+            for worker in &self.workers {
+                worker.push(WorkerCommand::EndClients { index });
+            }
+        }
+        let exports = &self.shared.exports;
+        if !is_first {
+            return match exports.wait_until_removed(index, export) {
+                true => Ok(()),
+                false => Err("the server ends".to_owned()),
+            };
+        }
+        if !exports.wait_until_unused(index, export) {
+            return Err("the server ends".to_owned());
+        }
+        let flushed = if export.can.read_only { Ok(None) } else { end::flush(export) };
+        self.shared.counters.remove_export(index);
+        self.shared.status.end(index);
+        exports.remove(index);
+        match flushed {
+            Ok(harmless) => {
+                if let Some(line) = harmless {
+                    self.shared.log.warn(now_ns(), line);
+                }
+                self.shared.log.line(now_ns(), format_args!("export {name:?}: removed"));
+                Ok(())
+            }
+            Err(error) => {
+                let line = format_args!("export {name:?}: removed: {error}");
+                self.shared.log.warn(now_ns(), line);
+                Err(format!("the export {name:?} was removed, but {error}"))
+            }
+        }
+    }
+
+    /// Withdraws an export. Returns false if another thread has done that.
+    fn withdraw(&self, index: usize, export: &Arc<Export>) -> Result<bool, String> {
+        let Shared { exports, sizes, .. } = &*self.shared;
+        let _turn = sizes.begin();
+        let found = exports.named(&export.name);
+        let found = found.filter(|found| Arc::ptr_eq(&found.export, export));
+        let found =
+            found.ok_or_else(|| format!("the export {:?} was removed already", export.name))?;
+        if found.is_withdrawn {
+            return Ok(false);
+        }
+        let mut infos = sizes.infos().to_vec();
+        infos[index].withdraw();
+        let infos: Arc<[ExportInfo]> = infos.into();
+        sizes.set_for_new_threads(Arc::clone(&infos));
+        exports.withdraw(index, self.workers.len());
+        for worker in &self.workers {
+            let infos = Arc::clone(&infos);
+            worker.push(WorkerCommand::Withdraw { index, infos });
+        }
+        Ok(true)
+    }
+}
+
+/// Opens the disk of a spec on a descriptor of its file.
+fn open_descriptor(
+    spec: &Spec,
+    options: &ExportOptions,
+    descriptor: OwnedFd,
+) -> Result<Disk, String> {
+    let of_spec = |error: &dyn std::fmt::Display| format!("{}: {error}", spec.target());
+    let mut disk = Disk::options();
+    if spec.driver() != "file" {
+        disk = disk.driver(spec.driver());
+    }
+    for (key, value) in spec.keys() {
+        disk = disk.set(key, value).map_err(|error| of_spec(&error))?;
+    }
+    if options.read_only {
+        disk = disk.set("read_only", "on").map_err(|error| of_spec(&error))?;
+    }
+    disk.open_fd(descriptor).map_err(|error| match error {
+        OpenError::NoPermission { .. } => of_spec(
+            &"the server is confined and may not open it: start the server with --allow-path, and \
+              the directory of the file",
+        ),
+        error => of_spec(&error),
+    })
+}
