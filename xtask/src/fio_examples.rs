@@ -23,7 +23,7 @@ const VARIABLES: [(&str, &str); 5] = [
 
 const ENGINE: &str = "an engine that does not exist here";
 const ZONES: &str = "zoned devices";
-const VERIFY: &str = "verification while the job runs, or another method of it";
+const FILLS: &str = "a file that is filled to the end of its device (`fill_device`)";
 
 /// The files that are refused, with the reason.
 const REFUSED: &[(&str, &str)] = &[
@@ -77,7 +77,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("sg_verify.fio", ENGINE),
     ("sg_write_same_ndob.fio", ENGINE),
     ("steadystate.fio", "a target latency, or a steady state"),
-    ("surface-scan.fio", VERIFY),
+    ("surface-scan.fio", FILLS),
     ("uring-cmd-ng.fio", ENGINE),
     ("uring-cmd-zoned.fio", ENGINE),
     ("xnvme-zoned.fio", ZONES),

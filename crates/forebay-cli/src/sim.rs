@@ -124,7 +124,7 @@ pub(crate) struct Args {
     json: bool,
     /// Write a trace of the run to this new directory, for blkparse and forebay trace report
     #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "sweep"])]
-    trace: Option<PathBuf>,
+    write_trace: Option<PathBuf>,
     /// Also write a figure of the runs of --compare or --sweep to this file: IOPS, p99, switches
     /// and fairness
     #[arg(long, value_name = "FILE")]
@@ -193,7 +193,7 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     };
     for variant in &mut variants {
         variant.disk.faults.clone_from(&faults);
-        variant.disk.is_traced = args.trace.is_some();
+        variant.disk.is_traced = args.write_trace.is_some();
         variant.kinds = kinds;
     }
     let file = JobFile { command, comparison: Comparison::new(path, variants, args)? };
@@ -202,10 +202,10 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
 
 /// Refuses a trace where no single run of a job file is traced.
 fn refuse_trace(args: &Args, beside: &str) -> Result<(), Failure> {
-    match args.trace {
+    match args.write_trace {
         None => Ok(()),
         Some(_) => Err(Failure::Usage(format!(
-            "--trace: expected a job file and one seed, found {beside}: leave one of them out"
+            "--write-trace: expected a job file and one seed, found {beside}: leave one of them out"
         ))),
     }
 }
@@ -231,7 +231,7 @@ fn refuse_beside_seeds(args: &Args) -> Result<(), Failure> {
         ("--faults", !args.faults.is_empty()),
         ("--compare", !args.compare.is_empty()),
         ("--sweep", args.sweep.is_some()),
-        ("--trace", args.trace.is_some()),
+        ("--write-trace", args.write_trace.is_some()),
         ("--svg", args.svg.is_some()),
         ("--wake", args.nbd && args.wake.is_some()),
         ("--queue-depth", args.nbd && args.queue_depth.is_some()),

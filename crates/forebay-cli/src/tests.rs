@@ -100,7 +100,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("sim", "set", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --set plug=none"),
     ("sim", "compare", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --compare plug=none"),
     ("sim", "sweep", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --sweep wake=fair,batch"),
-    ("sim", "trace", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --trace t"),
+    ("sim", "write_trace", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --write-trace t"),
     ("sim", "wake", "sim --seed 1 --random", "sim --seed 1 --random --wake batch"),
     ("sim", "wake", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --wake batch"),
     ("sim", "queue_depth", "sim --seed 1 --random", "sim --seed 1 --random --queue-depth 7"),

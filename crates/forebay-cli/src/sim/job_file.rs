@@ -42,12 +42,12 @@ impl JobFile {
 pub(super) fn main(args: &Args, file: &JobFile, seeds: Seeds) -> Result<(), Failure> {
     let (comparison, is_timed) = (&file.comparison, file.is_timed());
     let is_text = !comparison.is_json && !comparison.is_compared(args);
-    if let Some(dir) = &args.trace {
+    if let Some(dir) = &args.write_trace {
         trace::prepare(dir)?;
     }
     let run = |variant: &Variant, seed| file.run(variant, seed);
     let runs = comparison.run(args, seeds, run, |variant, summary| {
-        if let Some(dir) = &args.trace {
+        if let Some(dir) = &args.write_trace {
             let device = args.device.as_deref().unwrap_or("the device of the job file");
             trace::write(dir, device, &summary.traces)?;
         }

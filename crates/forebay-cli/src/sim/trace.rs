@@ -16,13 +16,13 @@ const NAME: &str = "sim";
 
 /// Refuses a directory that cannot take a trace, before the run.
 pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
-    directory::create(dir).map_err(|error| Failure::Run(format!("--trace: {error}")))
+    directory::create(dir).map_err(|error| Failure::Run(format!("--write-trace: {error}")))
 }
 
 /// Writes the trace of a run on a device. Virtual time begins at 0, and so does its calendar.
 pub(super) fn write(dir: &Path, spec: &str, traces: &[TraceOfSource]) -> Result<(), Failure> {
     write_files(dir, spec, traces)
-        .map_err(|error| Failure::Run(format!("--trace: {}: {error}", dir.display())))
+        .map_err(|error| Failure::Run(format!("--write-trace: {}: {error}", dir.display())))
 }
 
 fn write_files(dir: &Path, spec: &str, traces: &[TraceOfSource]) -> io::Result<()> {

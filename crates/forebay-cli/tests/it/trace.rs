@@ -211,7 +211,7 @@ fn simulated_run_has_the_same_trace_each_time_and_every_io_ends() {
     std::fs::write(folder.path().join("a.fio"), job).expect("a file");
     let sim = |dir: &str| {
         let args = "sim a.fio --seed 5 --device sata --set scheduler=mq-deadline \
-                    --set queue_depth=8 --trace";
+                    --set queue_depth=8 --write-trace";
         let output = forebay(&folder).args(args.split_whitespace()).arg(dir).output();
         let output = output.expect("it can be run");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
