@@ -40,7 +40,8 @@ impl Managed {
         let found = self.shared.exports.named(&export.name);
         let found = found.filter(|found| Arc::ptr_eq(&found.export, export));
         let infos = self.shared.sizes.infos();
-        found.map_or(0, |found| infos[found.index].size_bytes)
+        let info = found.and_then(|found| infos.get(found.index));
+        info.map_or(0, |info| info.size_bytes)
     }
 
     /// Adds an export for NBD clients. `descriptors` are of its file, if there are any.
@@ -232,6 +233,10 @@ fn open_descriptor(
     }
     for (key, value) in spec.keys() {
         disk = disk.set(key, value).map_err(|error| of_spec(&error))?;
+    }
+    if options.limits.client.weight.is_some() && spec.get("nr_hw_queues").is_none() {
+        // Weights order the I/O of one context.
+        disk = disk.set("nr_hw_queues", "1").map_err(|error| of_spec(&error))?;
     }
     if options.read_only {
         disk = disk.set("read_only", "on").map_err(|error| of_spec(&error))?;

@@ -127,13 +127,11 @@ impl Workers {
     /// Starts the thread of a request, and returns the number of the request.
     fn start(&mut self, name: &str, work: Work) -> io::Result<u64> {
         let nr = self.nr_started;
-        let end = WorkEnd { nr, reply: None, sender: self.sender.clone() };
-        let event = Arc::clone(&self.event);
+        let (sender, event) = (self.sender.clone(), Arc::clone(&self.event));
+        let end = WorkEnd { nr, reply: None, sender, event };
         std::thread::Builder::new().name(format!("{name}-work")).spawn(move || {
             let mut end = end;
             end.reply = Some(work());
-            drop(end);
-            signal(&event);
         })?;
         self.nr_started += 1;
         self.nr_running += 1;
@@ -166,12 +164,14 @@ struct WorkEnd {
     nr: u64,
     reply: Option<Vec<u8>>,
     sender: Sender<(u64, Vec<u8>)>,
+    event: Arc<OwnedFd>,
 }
 
 impl Drop for WorkEnd {
     fn drop(&mut self) {
         // An empty reply closes the connection. The send fails if the server has ended.
         let _ = self.sender.send((self.nr, self.reply.take().unwrap_or_default()));
+        signal(&self.event);
     }
 }
 

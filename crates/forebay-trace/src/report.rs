@@ -99,7 +99,7 @@ impl Open {
 
 /// Returns the sector after the range of a record.
 fn end_of(record: &Record) -> u64 {
-    record.sector + u64::from(record.bytes).div_ceil(SECTOR_BYTES)
+    record.sector.saturating_add(u64::from(record.bytes).div_ceil(SECTOR_BYTES))
 }
 
 /// Counts of a trace.
@@ -158,7 +158,8 @@ impl Follower {
         self.first_ns.get_or_insert(record.time_ns);
         self.last_ns = self.last_ns.max(record.time_ns);
         let now = record.time_ns;
-        let has_range = record.bytes > 0;
+        // A range beyond the last sector is none: the file is damaged.
+        let has_range = end_of(record) > record.sector && record.bytes > 0;
         match act {
             Act::Queue if has_range => self.queue(record),
             Act::BackMerge | Act::FrontMerge => {
@@ -259,6 +260,9 @@ impl Follower {
     /// Calls `change` for each bio that is covered by the range of a record, or covers it.
     fn within(&mut self, record: &Record, mut change: impl FnMut(&mut Open)) {
         let (start, end) = (record.sector, end_of(record));
+        if start >= end {
+            return;
+        }
         for bio in self.open.range_mut(start..end).flat_map(|(_, bios)| bios) {
             if bio.end() <= end || bio.queued.sector == start {
                 change(bio);

@@ -5,9 +5,10 @@ use crate::failure::Failure;
 use clap::Args;
 use forebay_serve::{LogFormat, LogLevel};
 use rustix::fs::{FileType, fstat};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -22,7 +23,8 @@ pub(crate) struct MannerArgs {
     /// the end
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Run this shell command when the sockets listen, and end with its exit code. It gets $uri,
+    /// Run this shell command when the sockets listen, and end with its exit code. If the server
+    /// ends first, the command is not ended. It gets $uri,
     /// $unixsocket, $port, $exportname and $nbd (as nbdkit has it). Without --nbd, the server has a
     /// private socket
     #[arg(long, value_name = "COMMAND")]
@@ -32,7 +34,7 @@ pub(crate) struct MannerArgs {
     pub(super) exit_last: bool,
     /// Directory whose files `forebay ctl add` may add later; may be repeated. The server is
     /// confined: it cannot open other files after its start
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "control")]
     pub(super) allow_path: Vec<PathBuf>,
     /// The least grave lines of the log: error, warning or info
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -68,25 +70,45 @@ impl MannerArgs {
         };
         // The process may change its directory.
         let path = std::path::absolute(path).map_err(failed)?;
-        fs::write(&path, format!("{}\n", std::process::id())).map_err(failed)?;
-        Ok(Some(PidFile(path)))
+        // Renamed into its place, so that no reader finds a part, and no link is followed.
+        let mut new = path.clone().into_os_string();
+        new.push(format!(".{}", std::process::id()));
+        let written = || -> io::Result<(u64, u64)> {
+            let mut file = File::create_new(&new)?;
+            writeln!(file, "{}", std::process::id())?;
+            fs::rename(&new, &path)?;
+            let metadata = file.metadata()?;
+            Ok((metadata.dev(), metadata.ino()))
+        };
+        let id = written().map_err(|error| {
+            let _ = fs::remove_file(&new);
+            failed(error)
+        })?;
+        Ok(Some(PidFile { path, id }))
     }
 }
 
 /// A PID file, which is removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct PidFile(PathBuf);
+pub(super) struct PidFile {
+    path: PathBuf,
+    /// The device and inode of the file.
+    id: (u64, u64),
+}
 
 impl PidFile {
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // An administrator may have removed it.
-        let _ = fs::remove_file(&self.0);
+        // An administrator may have removed it, or another server replaced it.
+        // Landlock lets the process see the status of the file, and not its contents.
+        if fs::metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.id) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

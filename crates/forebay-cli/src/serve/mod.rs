@@ -229,6 +229,8 @@ fn serve(args: &ServeArgs, background: Option<Background>) -> Result<ExitCode, F
     // cleanly.
     let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
     let uris = server.uris();
+    // Before the command starts: an error must not leave it behind.
+    let pid_file = args.manners.write_pid_file()?;
     let command = args.manners.run.as_ref().map(|text| {
         let uri = uris.first().cloned().unwrap_or_default();
         command::start(text, &Place { uri, address, export })
@@ -237,7 +239,6 @@ fn serve(args: &ServeArgs, background: Option<Background>) -> Result<ExitCode, F
     if command.is_none() {
         uris.iter().try_for_each(|uri| output::stdout(&format!("{uri}\n")))?;
     }
-    let pid_file = args.manners.write_pid_file()?;
     // Before any thread is started: a thread inherits the rights of the one that starts it.
     let mut needs = server.needs();
     needs.socket_files.extend(pid_file.iter().map(|file| file.path().to_owned()));

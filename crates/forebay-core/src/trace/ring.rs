@@ -17,7 +17,7 @@
 mod models;
 
 use super::record::{NR_WORDS, TraceEvent, TraceRecord};
-use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
@@ -231,7 +231,12 @@ impl TraceReader {
     /// Returns whether the writer is gone. After that, one more [`drain`](Self::drain) reads all
     /// that is left.
     pub fn has_ended(&self) -> bool {
-        Arc::strong_count(&self.ring) == 1
+        let is_gone = Arc::strong_count(&self.ring) == 1;
+        if is_gone {
+            // Pairs with the release of the writer's drop: its last records are visible.
+            fence(Ordering::Acquire);
+        }
+        is_gone
     }
 
     /// Ends the trace: the writer stops at its next record. So does dropping the reader.

@@ -81,8 +81,14 @@ impl<H: NbdHost> NbdFront<H> {
     /// Replaces the descriptions of the exports, of which only the sizes may differ. Clients that
     /// choose an export from now on get its new size. Requests of all clients are checked against
     /// it.
+    ///
+    /// A list that is shorter than the present one is older, and is ignored.
     pub fn resize(&mut self, infos: Arc<[ExportInfo]>) {
-        assert_eq!(infos.len(), self.desk.common.infos.len());
+        let nr = self.desk.common.infos.len();
+        if infos.len() < nr {
+            return;
+        }
+        assert_eq!(infos.len(), nr, "exports are added before their sizes change");
         let mut at = 0;
         while let Some(key) = self.clients.next_key(&mut at) {
             self.clients.get_mut(key).expect("just found").resize(&infos);
@@ -90,14 +96,24 @@ impl<H: NbdHost> NbdFront<H> {
         self.desk.common.infos = infos;
     }
 
+    /// Returns the number of exports, with those of free indices.
+    pub fn nr_exports(&self) -> usize {
+        self.desk.common.infos.len()
+    }
+
     /// Replaces the descriptions and facts of the exports. The exports that clients use must be the
     /// same as before, at the same indices; others may differ, and there may be more.
+    ///
+    /// Descriptions that are fewer than the present ones are older, and are ignored.
     pub fn change_exports(&mut self, infos: Arc<[ExportInfo]>, facts: Vec<ExportFacts>) {
         let common = &mut self.desk.common;
-        assert!(infos.len() == facts.len() && infos.len() >= common.infos.len());
-        common.caching.resize_with(infos.len(), Caching::default);
+        if infos.len() >= common.infos.len() {
+            common.infos = infos;
+        }
+        let nr = common.infos.len();
+        assert_eq!(facts.len(), nr, "each export has facts");
+        common.caching.resize_with(nr, Caching::default);
         common.facts = facts;
-        common.infos = infos;
     }
 
     /// Returns whether all memory of clients was returned.

@@ -61,6 +61,7 @@ impl WorkerHost {
         shared: Arc<Shared>,
         inbox: Arc<WorkerInbox>,
         (epoll, timer): (OwnedFd, Timer),
+        offered: Vec<(usize, Arc<Export>)>,
     ) -> WorkerHost {
         let mut host = WorkerHost {
             exports: Vec::new(),
@@ -69,7 +70,7 @@ impl WorkerHost {
             inbox,
             timer,
         };
-        for (index, export) in shared.exports.offered() {
+        for (index, export) in offered {
             host.open_export(index, export);
         }
         host
@@ -99,12 +100,13 @@ impl WorkerHost {
         true
     }
 
-    /// Returns the facts of all exports, for their sessions. No session uses those of a free index.
-    pub(super) fn facts(&self) -> Vec<ExportFacts> {
+    /// Returns the facts of the first `nr` exports, for their sessions. No session uses those of a
+    /// free index.
+    pub(super) fn facts_of(&self, nr: usize) -> Vec<ExportFacts> {
         let free =
             ExportFacts { discards_to_zeroes: false, keeps_data: false, caches_reads: false };
         let facts = |open: &Option<OpenExport>| open.as_ref().map_or(free, |it| it.export.facts);
-        self.exports.iter().map(facts).collect()
+        self.exports.iter().map(facts).chain(std::iter::repeat(free)).take(nr).collect()
     }
 
     /// Returns an export that is open.

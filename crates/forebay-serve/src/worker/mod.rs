@@ -22,6 +22,7 @@ use crate::host::{HostBase, thread_cpu_ns};
 use crate::shared::Shared;
 use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
 use forebay_front::{Key, MARK_SHIFT, Polling, Readiness};
+use forebay_nbd::export::ExportInfo;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 use std::num::NonZeroU64;
@@ -62,10 +63,15 @@ impl Worker {
         inbox: Arc<WorkerInbox>,
         epoll: (OwnedFd, Timer),
     ) -> Worker {
-        let host = WorkerHost::new(Arc::clone(&shared), Arc::clone(&inbox), epoll);
+        // Of one moment. Changes before it are in the inbox too, and change nothing.
+        let (offered, infos) = {
+            let _turn = shared.sizes.begin();
+            (shared.exports.offered(), shared.sizes.infos())
+        };
+        let host = WorkerHost::new(Arc::clone(&shared), Arc::clone(&inbox), epoll, offered);
         let settings = Settings {
-            infos: shared.sizes.infos(),
-            facts: host.facts(),
+            facts: host.facts_of(infos.len()),
+            infos,
             tls: shared.tls_policy,
             capacity: shared.limits.capacity(),
             budget: shared.budget,
@@ -195,13 +201,12 @@ fn take_inbox(
             WorkerCommand::Resize(infos) => front.resize(infos),
             WorkerCommand::Add(NewExport { index, export, infos, answer }) => {
                 front.host_mut().open_export(index, export);
-                let facts = front.host().facts();
-                front.change_exports(infos, facts);
+                change_exports(front, infos);
                 // The receiver may have given up.
                 let _ = answer.send(());
             }
             WorkerCommand::Withdraw { index, infos } => {
-                front.change_exports(infos, front.host().facts());
+                change_exports(front, infos);
                 withdrawn.push(index);
             }
             WorkerCommand::EndClients { index } => front.end_clients_of(index),
@@ -212,6 +217,13 @@ fn take_inbox(
     if is_closing {
         front.stop();
     }
+}
+
+/// Replaces the descriptions of the exports, and their facts by those of the open ones.
+fn change_exports(front: &mut NbdFront<WorkerHost>, infos: Arc<[ExportInfo]>) {
+    let nr = infos.len().max(front.nr_exports());
+    let facts = front.host().facts_of(nr);
+    front.change_exports(infos, facts);
 }
 
 /// Signals a panic before the queues are dropped: their drop waits for I/O in flight, and a disk

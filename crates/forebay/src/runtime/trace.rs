@@ -75,7 +75,8 @@ impl DiskTrace {
         if !self.is_on() {
             return None;
         }
-        self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        rings.filter(|rings| !rings.is_closed())
     }
 }
 

@@ -118,12 +118,29 @@ impl Trace {
         let (dir, device) = (self.dir.clone(), number);
         let line = device_line(number, &name, spec);
         let traced = TracedDisk { dir, name: name.clone(), device, rings: Arc::clone(&rings) };
-        self.recording.add(traced);
-        disks.push(Added { disk: Arc::downgrade(shared), name, rings });
         let path = self.dir.join(DEVICES);
         let list = File::options().append(true).open(&path);
-        list.and_then(|mut file| file.write_all(line.as_bytes()))
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+        let listed = list.and_then(|mut file| file.write_all(line.as_bytes()));
+        let failed = match listed {
+            Err(error) => {
+                Some(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+            }
+            Ok(()) if self.recording.add(traced) => None,
+            Ok(()) => Some(io::Error::other(format!(
+                "{}: the trace has ended, because a file could not be written",
+                self.dir.display()
+            ))),
+        };
+        match failed {
+            None => {
+                disks.push(Added { disk: Arc::downgrade(shared), name, rings });
+                Ok(())
+            }
+            Some(error) => {
+                shared.end_trace(&rings);
+                Err(error)
+            }
+        }
     }
 
     /// Returns the directory.

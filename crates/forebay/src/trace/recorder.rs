@@ -56,10 +56,14 @@ pub(super) struct TracedDisk {
 }
 
 impl Recording {
-    /// Passes a disk to the recorder.
-    pub(super) fn add(&self, disk: TracedDisk) {
-        self.lock().new_disks.push(disk);
-        self.changed.notify_one();
+    /// Passes a disk to the recorder. Returns false if the recorder has ended.
+    pub(super) fn add(&self, disk: TracedDisk) -> bool {
+        let mut state = self.lock();
+        if !state.is_over {
+            state.new_disks.push(disk);
+            self.changed.notify_one();
+        }
+        !state.is_over
     }
 
     /// Returns the counts of the last pass.
@@ -90,7 +94,7 @@ impl Recording {
                     pause = if is_busy { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
                 }
                 Err(error) => {
-                    disks.iter().for_each(OpenDisk::close);
+                    disks.iter().for_each(OpenDisk::refuse);
                     let mut state = self.lock();
                     (state.is_over, state.error) = (true, Some(error));
                     return;
@@ -219,6 +223,12 @@ impl OpenDisk {
     fn finish(&mut self) -> io::Result<()> {
         self.rings.iter_mut().try_for_each(OpenRing::note_lost)?;
         self.files().try_for_each(TraceFile::flush)
+    }
+
+    /// Ends the records of the disk: threads that would begin to write get a closed ring.
+    fn refuse(&self) {
+        self.disk.rings.close();
+        self.close();
     }
 
     fn close(&self) {

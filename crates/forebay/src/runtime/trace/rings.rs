@@ -1,6 +1,7 @@
 //! The rings of a traced disk, from the threads that write them to the one that reads them.
 
 use forebay_core::{TraceReader, TraceWriter};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The writer of a ring.
@@ -30,11 +31,24 @@ pub(crate) struct DiskRings {
     /// The capacity of each ring, in records.
     nr_records: usize,
     added: Mutex<Vec<NewRing>>,
+    /// No ring is read any more.
+    is_closed: AtomicBool,
 }
 
 impl DiskRings {
     pub(crate) fn new(nr_records: usize) -> DiskRings {
-        DiskRings { nr_records, added: Mutex::default() }
+        DiskRings { nr_records, added: Mutex::default(), is_closed: AtomicBool::new(false) }
+    }
+
+    /// Ends the rings: no more are created.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        drop(self.take_added());
+    }
+
+    /// Returns whether the rings have ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Creates the ring of a hardware context.
