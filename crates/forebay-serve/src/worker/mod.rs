@@ -63,7 +63,7 @@ impl Worker {
         inbox: Arc<WorkerInbox>,
         epoll: (OwnedFd, Timer),
     ) -> Worker {
-        // Of one moment. Changes before it are in the inbox too, and change nothing.
+        // Both at one moment. Changes before it are in the inbox too, and change nothing.
         let (offered, infos) = {
             let _turn = shared.sizes.begin();
             (shared.exports.offered(), shared.sizes.infos())
