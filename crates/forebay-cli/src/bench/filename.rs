@@ -34,17 +34,26 @@ pub(super) fn spec_texts(filename: &str, directory: Option<&str>) -> Result<Vec<
             ));
         }
         let below = |name: String| format!("file:{directory}/{name}{keys}");
-        return Ok(split_names(place).into_iter().map(below).collect());
+        return Ok(some_names(place)?.into_iter().map(below).collect());
     }
     let (wrapper, inner) = match place.strip_prefix("fault:") {
         Some(inner) => ("fault:", inner),
         None => ("", place),
     };
     if has_several(inner)? {
-        let names = split_names(inner).into_iter();
+        let names = some_names(inner)?.into_iter();
         return Ok(names.map(|name| format!("{wrapper}file:{name}{keys}")).collect());
     }
     Ok(vec![one_place(place) + keys])
+}
+
+/// Returns the names in a list of files.
+fn some_names(place: &str) -> Result<Vec<String>, String> {
+    let names = split_names(place);
+    match names.is_empty() {
+        true => Err("expected the name of a file, found none between the colons".to_owned()),
+        false => Ok(names),
+    }
 }
 
 /// Returns the driver that a place names; plain paths name none.

@@ -51,8 +51,13 @@ pub(super) fn run(
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
-    let outcomes = run_on(&opened, command, targets, stop, has_series, show)?;
-    trace::end(trace)?;
+    let mut outcomes = run_on(&opened, command, targets, stop, has_series, show)?;
+    // The results are printed even if the trace could not be written.
+    if let Err(error) = trace::end(trace)
+        && let Some(first) = outcomes.clones.first_mut()
+    {
+        first.report.error.get_or_insert(error);
+    }
     Ok(outcomes)
 }
 
@@ -100,7 +105,8 @@ pub(super) fn run_on(
         }
     }
     let disks = look_at(&opened.disks);
-    unlink(command, targets);
+    // Not the files of stages that did not begin.
+    unlink(command, &targets[..first_target]);
     Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
 }
 

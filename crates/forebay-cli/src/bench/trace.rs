@@ -1,6 +1,7 @@
 //! A trace of all disks of a run.
 
 use forebay::{Disk, Trace};
+use forebay_fio::report::JobError;
 use std::path::Path;
 
 use crate::failure::Failure;
@@ -16,10 +17,13 @@ pub(super) fn begin(dir: Option<&Path>, disks: &[Disk]) -> Result<Option<Trace>,
 }
 
 /// Ends the trace, and prints how much was recorded.
-pub(super) fn end(trace: Option<Trace>) -> Result<(), Failure> {
+pub(super) fn end(trace: Option<Trace>) -> Result<(), JobError> {
     let Some(trace) = trace else { return Ok(()) };
     let dir = trace.dir().to_owned();
-    let stats = trace.finish().map_err(|error| Failure::Run(format!("--trace: {error}")))?;
+    let stats = trace.finish().map_err(|error| JobError {
+        errno: forebay::errno_of(&error),
+        message: format!("--trace: {error}"),
+    })?;
     let lost = match stats.lost {
         0 => String::new(),
         lost => format!("; {lost} were lost, because a ring in memory was full"),

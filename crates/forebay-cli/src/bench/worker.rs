@@ -196,6 +196,7 @@ impl<'a> Worker<'a> {
             return;
         };
         self.tally.gauge.enter(Phase::Verify);
+        self.tally.end_rate_check();
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
         // Reads must come from the device, so cached data have to be written to it first.
         if !self.cached.is_empty() && !job.checks.only && !flush {

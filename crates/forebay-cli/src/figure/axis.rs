@@ -63,7 +63,8 @@ impl Axis {
     /// Returns an axis of powers of ten.
     fn log(min: f64, max: f64) -> Self {
         let (low, high) = (min.log10().floor(), max.log10().ceil());
-        let (first, last) = (low as i32, high as i32);
+        // At least one power, also for a single value.
+        let (first, last) = (low as i32, (high as i32).max(low as i32 + 1));
         let every = ((last - first) as usize).div_ceil(6).max(1);
         let ticks = (first..=last).step_by(every).map(|power| 10_f64.powi(power)).collect();
         Self { low: 10_f64.powi(first), high: 10_f64.powi(last), is_log: true, ticks, decimals: 0 }

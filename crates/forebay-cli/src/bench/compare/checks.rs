@@ -7,6 +7,7 @@ use forebay::Spec;
 use forebay_fio::job::{FileOptions, Job, OutputFormat, RunOptions};
 
 use super::options::{CompareOptions, Format};
+use crate::bench::filename;
 use crate::bench::plan::Target;
 use crate::failure::Failure;
 
@@ -70,7 +71,11 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
              group can be compared; compare the groups one by one with --section",
         );
     }
-    let has_files = |job: &&Job| *job.files != FileOptions::default();
+    let has_files = |job: &&Job| {
+        let names = job.filename.as_deref().map(|given| filename::spec_texts(given, None));
+        let has_several = names.is_some_and(|names| names.is_ok_and(|names| names.len() > 1));
+        has_several || *job.files != FileOptions::default()
+    };
     if let Some(job) = jobs.iter().find(has_files) {
         return refuse(
             job,

@@ -190,6 +190,9 @@ fn check(command: &JobList) -> Result<(), Failure> {
     if !matches!(command.run.format, OutputFormat::Normal | OutputFormat::Json) {
         messages.push("--output-format: a sweep is printed as normal or as json".to_owned());
     }
+    if command.run.trace.is_some() {
+        messages.push("--trace: each run would need a directory; trace one run".to_owned());
+    }
     if command.run.status_interval.is_some() {
         messages.push("--status-interval has no effect: leave it out".to_owned());
     }
@@ -225,7 +228,7 @@ fn step(command: &JobList, key: &str, value: &str) -> Result<Step, Failure> {
             return Err(Failure::Usage("the option applies to the whole run".to_owned()));
         }
         Ok(Found::Supported(option)) if !matches!(option.kind, Kind::Policy { .. }) => {
-            parsed(&command.jobs, option.name, value)?
+            parsed(command, option.name, value)?
         }
         Ok(Found::Ignored(_, why) | Found::Refused(_, why)) => {
             return Err(Failure::Usage(why.to_owned()));
@@ -240,13 +243,15 @@ fn step(command: &JobList, key: &str, value: &str) -> Result<Step, Failure> {
 }
 
 /// Returns the jobs with one more option, which counts more than the same option before it.
-fn parsed(jobs: &[Job], name: &str, value: &str) -> Result<Vec<Job>, Failure> {
+fn parsed(command: &JobList, name: &str, value: &str) -> Result<Vec<Job>, Failure> {
     let option = format!("--{name}={value}");
-    let args = jobs.iter().flat_map(|job| {
+    // With the option, a job that would write is refused here too.
+    let readonly = command.run.readonly.then(|| "--readonly".to_owned());
+    let args = command.jobs.iter().flat_map(|job| {
         let own = arguments::of(job).into_iter().chain(arguments::policies(job));
         own.chain([option.clone()]).collect::<Vec<_>>()
     });
-    let args = args.map(Into::into).collect::<Vec<_>>();
+    let args = readonly.into_iter().chain(args).map(Into::into).collect::<Vec<_>>();
     match cmdline::parse_with(args, &mut Machine).map_err(|errors| machine::failure(&errors))? {
         Parsed::Run(command) => Ok(command.jobs),
         Parsed::Help(_) => Err(Failure::Usage("the option is no option of a job".to_owned())),

@@ -7,7 +7,7 @@ use forebay_fio::job::Job;
 use forebay_fio::report::JobError;
 use rustix::io::Errno;
 
-use super::{Tally, ns};
+use super::{Check, Tally, ns};
 
 /// The time after the start in which no rate is checked, ns.
 const SETTLE_NS: u64 = 2_000_000_000;
@@ -37,9 +37,15 @@ impl RateCheck {
 }
 
 impl Tally<'_> {
+    /// Ends the checks: what follows is not the job's own I/O.
+    pub(in crate::bench) fn end_rate_check(&mut self) {
+        self.rate_check = None;
+    }
+
     /// Fails the job if its rate is too low, and a check is due.
     pub(super) fn check_rate(&mut self) {
         let now_ns = self.now_ns;
+        let reads_back = self.written.is_some() && self.check != Check::Nothing;
         let Some(check) = self.rate_check.as_mut().filter(|check| now_ns >= check.at_ns) else {
             return;
         };
@@ -48,6 +54,11 @@ impl Tally<'_> {
             (direction.io_bytes, direction.total_ios)
         });
         check.at_ns = now_ns.saturating_add(check.every_ns);
+        if reads_back {
+            // The job's own rate counts again after the backlog.
+            check.last_ns = None;
+            return;
+        }
         let last_ns = check.last_ns.replace(now_ns);
         let last = std::mem::replace(&mut check.last, counts);
         let Some(last_ns) = last_ns else { return };
