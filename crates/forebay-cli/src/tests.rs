@@ -21,7 +21,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "pid_file", "serve a", "serve a --pid-file p"),
     ("serve", "run", "serve a", "serve a --run true"),
     ("serve", "exit_last", "serve a", "serve a --exit-last"),
-    ("serve", "allow_path", "serve a", "serve a --allow-path DIR"),
+    ("serve", "allow_path", "serve a --control c", "serve a --control c --allow-path DIR"),
     ("serve", "log_level", "serve a", "serve a --log-level error"),
     ("serve", "log_format", "serve a", "serve a --log-format json"),
     ("serve", "control", "serve a", "serve a --control c"),

@@ -37,7 +37,7 @@ impl RateCheck {
 }
 
 impl Tally<'_> {
-    /// Ends the checks: what follows is not the job's own I/O.
+    /// Ends the checks: the I/O from here on is not that of the workload.
     pub(in crate::bench) fn end_rate_check(&mut self) {
         self.rate_check = None;
     }
