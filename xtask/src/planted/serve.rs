@@ -71,8 +71,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the metrics record 0 ns for every stage of a request",
         edits: &[Edit {
             file: "crates/forebay-serve/src/metrics/registry.rs",
-            from: "self.exports[export][stage as usize].record(ns, nr);",
-            to: "self.exports[export][stage as usize].record(ns.min(0), nr);",
+            from: "self.0[stage as usize].record(ns, nr);",
+            to: "self.0[stage as usize].record(ns.min(0), nr);",
         }],
         test: Test::unit(
             "forebay-serve",
@@ -98,7 +98,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-holes-reported-as-data",
         what: "BLOCK_STATUS reports holes as data",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/status.rs",
+            file: "crates/forebay-serve/src/block_status.rs",
             from: "ExtentKind::Hole => (extent.len, STATE_HOLE | STATE_ZERO),",
             to: "ExtentKind::Hole => (extent.len, (STATE_HOLE | STATE_ZERO) & 0),",
         }],
