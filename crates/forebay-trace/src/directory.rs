@@ -6,7 +6,7 @@
 //! the disks.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -46,20 +46,28 @@ pub fn disk_name(spec: &str, taken: &[String]) -> String {
 /// Creates the directory of a trace, if it does not exist, with an empty list of disks.
 ///
 /// # Errors
-/// Fails if the directory has files of a trace, or cannot be written.
+/// Fails if the directory has a file `devices` or `NAME.blktrace.N`, or cannot be written. No file
+/// is changed then.
 pub fn create(dir: &Path) -> io::Result<()> {
     let named = |what: &str, error: &io::Error| {
         io::Error::new(error.kind(), format!("{}: cannot {what}: {error}", dir.display()))
     };
     fs::create_dir_all(dir).map_err(|error| named("create the directory", &error))?;
-    if find(dir).is_ok() {
+    let taken = |what: &str| {
         let what = format!(
-            "{}: the directory has a trace: remove its files, or choose another directory",
+            "{}: the directory has {what}: remove its files, or choose another directory",
             dir.display()
         );
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        io::Error::new(io::ErrorKind::AlreadyExists, what)
+    };
+    if find(dir).is_ok() {
+        return Err(taken("a trace"));
     }
-    fs::write(dir.join(DEVICES), "").map_err(|error| named("create the file devices", &error))
+    match File::create_new(dir.join(DEVICES)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken("a file devices")),
+        Err(error) => Err(named("create the file devices", &error)),
+    }
 }
 
 /// Returns the line of a disk in the file [`DEVICES`]: number, name and spec.
@@ -133,6 +141,19 @@ mod tests {
             assert_eq!(disk_name(spec, &taken), name, "{spec}");
             taken.push(name.to_owned());
         }
+    }
+
+    #[test]
+    fn directory_with_a_trace_or_its_list_is_refused_and_not_changed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let list = dir.path().join(DEVICES);
+        fs::write(&list, "mine").expect("it is written");
+        let error = create(dir.path()).expect_err("a list").to_string();
+        assert!(error.contains("the directory has a file devices: remove"), "{error}");
+        assert_eq!(fs::read_to_string(&list).ok().as_deref(), Some("mine"));
+        fs::remove_file(&list).expect("it is there");
+        create(dir.path()).expect("an empty directory");
+        assert!(create(dir.path()).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! it, as `btt` does: by its range on the device. Its time has up to four parts:
 //!
 //! - *plug*: from Q until its plug was unplugged (U);
-//! - *tag*: from there until its request has got a tag (G); with S if none was free;
+//! - *tag*: from there until its request has got a tag (G); with S if it was not issued at once;
 //! - *scheduler*: from there until the request was issued (D) for the first time;
 //! - *device*: from there to C.
 //!

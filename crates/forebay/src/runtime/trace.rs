@@ -2,7 +2,7 @@
 //!
 //! A trace that starts marks each context, whose next turn then takes a ring. A thread takes one
 //! when it next queues a bio: it looks for a trace only while any disk of the process has one, so
-//! that untraced processes pay two instructions. A trace that ends closes its rings, and their
+//! that untraced processes test only one static. A trace that ends closes its rings, and their
 //! writers drop them at the next record.
 //!
 //! The flags order nothing: the rings are under a lock, and a thread that sees a flag late only
