@@ -46,8 +46,8 @@ impl Managed {
 
     /// Adds an export for NBD clients. `descriptors` are of its file, if there are any.
     ///
-    /// # Errors
-    /// Returns the reason. Nothing has changed then.
+    /// # Errors Returns the reason. Nothing has changed then, unless a worker has not opened the
+    /// disk in time: the reason says that the export was added.
     pub(crate) fn add(
         &self,
         options: &ExportOptions,
@@ -135,7 +135,8 @@ impl Managed {
             let left = until.saturating_duration_since(Instant::now());
             answers.recv_timeout(left).map_err(|_| {
                 format!(
-                    "the export {:?} was added, but a thread has not opened it yet",
+                    "the export {:?} was added, but a thread has not opened it within {OPENED:?}: \
+                     check the log, or remove it",
                     export.name
                 )
             })?;
@@ -243,8 +244,8 @@ fn open_descriptor(
     }
     disk.open_fd(descriptor).map_err(|error| match error {
         OpenError::NoPermission { .. } => of_spec(
-            &"the server is confined and may not open it: start the server with --allow-path, and \
-              the directory of the file",
+            &"the server is confined and may not open it: restart the server with --allow-path \
+              DIR, where DIR contains the file",
         ),
         error => of_spec(&error),
     })

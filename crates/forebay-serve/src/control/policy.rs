@@ -28,7 +28,7 @@ pub(super) fn describe(export: &Export) -> Value {
 /// Changes settings. All are checked by themselves before any is changed.
 ///
 /// # Errors
-/// Returns the reason, with the keys that have changed by then, if there are any.
+/// Returns the reason. Nothing has changed then.
 pub(super) fn change(export: &Export, set: &[(String, Option<String>)]) -> Result<(), String> {
     let disk = &export.disk;
     let (mut policy, mut nr_requests) = (policy_of(disk), None);
@@ -56,7 +56,7 @@ pub(super) fn change(export: &Export, set: &[(String, Option<String>)]) -> Resul
             _ => unknown(key, value),
         })?;
     }
-    // Only this may fail.
+    // Only this may fail: the number of requests was checked above.
     if has_scheduling {
         let changed = disk.set_scheduler_timeout(policy.scheduling(), FREEZE);
         changed.map_err(|error| error.to_string())?;
