@@ -79,6 +79,7 @@ use self::layer::Layer;
 use self::layout::Layout;
 pub(crate) use self::notes::has_one_class;
 use self::outcome::{Outcome, Outcomes};
+pub(crate) use self::pictures::all as picture_options;
 use self::plan::Target;
 pub(crate) use self::plan::file_below;
 pub(crate) use self::stages::run_stages;

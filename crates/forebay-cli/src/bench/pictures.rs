@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use forebay_fio::options::{lines_of, nearest};
 
+use super::compare::CompareOption;
 use super::sweep::Sweep;
 
 /// The options: name, values, description.
 const OPTIONS: [(&str, &str, &str); 3] = [
     (
         "--sweep",
-        "option=value,value,... or option=number..number, which doubles",
+        "option=value,value,... or option=FROM..TO: FROM, then doubled up to TO",
         "run the jobs with each value of an option or of a key of the layer, such as \
          iodepth=1..64, and print a table",
     ),
@@ -26,6 +27,11 @@ const OPTIONS: [(&str, &str, &str); 3] = [
         "write a page with the report, the pictures, the settings and the machine",
     ),
 ];
+
+/// Returns the options, for manual pages and completions.
+pub(crate) fn all() -> impl Iterator<Item = CompareOption> {
+    OPTIONS.iter().map(|&(name, values, help)| CompareOption { name, values, default: "", help })
+}
 
 /// The requested pictures.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -74,7 +74,8 @@ enum Command {
         export: Option<String>,
     },
     /// Add an export for NBD clients. A file is opened by this command, with your rights, and
-    /// passed to the server
+    /// passed to the server. A server that Landlock confines can add only files below a directory
+    /// that serve --allow-path has named
     Add(AddArgs),
     /// Remove an export when its clients have left. New ones do not find it meanwhile. Its disk is
     /// flushed and closed

@@ -19,14 +19,18 @@ pub(super) fn command() -> Command {
     for (title, options) in options::groups() {
         command = command.args(options.into_iter().map(|it| of_table(it).help_heading(title)));
     }
-    let compared = bench::compare_options().map(|option| {
+    let of_option = |option| {
         let bench::CompareOption { name, values, default, help } = option;
         let is_flag = values.starts_with("no value");
         let words = if is_flag { vec!["0", "1"] } else { options::words_of(values) };
         let arg = arg(name.trim_start_matches('-'), is_flag, &words);
         arg.help(help).long_help(text(help, values, default, &[]))
-    });
-    command.args(compared.map(|it| it.help_heading("Comparison with another run")))
+    };
+    let compared = bench::compare_options().map(of_option);
+    let pictures = bench::picture_options().map(of_option);
+    command
+        .args(compared.map(|it| it.help_heading("Comparison with another run")))
+        .args(pictures.map(|it| it.help_heading("Pictures and sweeps")))
 }
 
 /// Returns an option of the table of fio's options.

@@ -4,6 +4,7 @@ use forebay_fio::options::OPTIONS;
 
 use super::completions::{Shell, script};
 use super::*;
+use crate::bench;
 
 #[test]
 fn every_command_and_topic_has_a_page() {
@@ -22,7 +23,9 @@ fn every_command_and_topic_has_a_page() {
 fn every_option_of_bench_is_in_its_page_and_completed() {
     let page = named(&["bench".to_owned()]).expect("a page").text;
     let scripts = [Shell::Bash, Shell::Fish, Shell::Zsh].map(script);
-    for name in OPTIONS.iter().map(|option| option.name).chain(["compare", "compare-format"]) {
+    let others = bench::compare_options().chain(bench::picture_options());
+    let others = others.map(|option| option.name.trim_start_matches('-'));
+    for name in OPTIONS.iter().map(|option| option.name).chain(others) {
         let escaped = name.replace('-', "\\-");
         assert!(page.contains(&format!("\n\\fB\\-\\-{escaped}\\fR")), "{name}");
         for script in &scripts {

@@ -35,7 +35,7 @@ fn disk(summary: &Summary) -> Value {
         "flushes": counts.flushes,
         "splits": counts.splits,
         "unplugs": counts.unplugs,
-        "tag_waits": counts.sleeps,
+        "waits": counts.sleeps,
         "requeues": counts.requeues,
         "errors": counts.errors,
         "bytes": counts.bytes,
@@ -78,7 +78,7 @@ fn slow(summary: &Summary, bio: &Traced) -> Value {
         "total_ns": bio.total_ns(),
         "stages_ns": stages,
         "merged": bio.is_merged,
-        "waited_for_tag": bio.has_slept,
+        "waited": bio.has_slept,
         "requeued": bio.was_requeued,
         "error": -bio.error,
     })

@@ -31,15 +31,18 @@ pub(super) fn render(summary: &Summary) -> String {
     );
     let _ = writeln!(
         text,
-        "  {} requests waited for a tag, {} found the driver busy, {} failed",
+        "  {} requests waited in the layer, {} found the driver busy, {} failed",
         counts.sleeps, counts.requeues, counts.errors
     );
     if summary.nr_open > 0 {
         let _ = writeln!(text, "  {} I/Os have no end in the trace", summary.nr_open);
     }
     if summary.nr_missing > 0 {
-        let _ =
-            writeln!(text, "  {} records are missing, because a ring was full", summary.nr_missing);
+        let _ = writeln!(
+            text,
+            "  {} records are missing (gaps in their numbers); I/Os around them are left out",
+            summary.nr_missing
+        );
     }
     if summary.total.is_empty() {
         text.push_str("\n  No I/O is complete, so there are no times.\n");
@@ -120,7 +123,7 @@ pub(super) fn operation(categories: Categories) -> &'static str {
 fn notes(bio: &Traced) -> String {
     let all = [
         (bio.is_merged, "merged"),
-        (bio.has_slept, "waited for a tag"),
+        (bio.has_slept, "waited"),
         (bio.was_requeued, "driver busy"),
         (bio.error != 0, "failed"),
     ];
