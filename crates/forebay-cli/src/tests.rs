@@ -124,6 +124,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("lab tags", "full", "lab tags", "lab tags --full"),
     ("lab tags", "json", "lab tags", "lab tags --json"),
     ("lab tags", "markdown", "lab tags", "lab tags --markdown"),
+    ("lab", "svg", "lab --html a", "lab --html a --svg d"),
     ("lab", "html", "lab --html a", "lab --html b"),
     ("lab tags", "svg", "lab tags", "lab tags --svg d"),
     ("lab tags", "html", "lab tags", "lab tags --html p"),

@@ -23,7 +23,7 @@ mod rows;
 mod stories;
 mod virtual_time;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
@@ -63,9 +63,37 @@ means that the cost of queueing was injected.";
 pub(crate) struct Args {
     #[command(subcommand)]
     experiment: Option<Experiment>,
-    /// Run all experiments in virtual time, and write a page of their curves
+    /// Without a command, all experiments run in virtual time.
+    #[command(flatten)]
+    pictures: Pictures,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Pictures {
+    /// Draw the curves into this folder: NAME.svg for light pages, NAME-dark.svg for dark ones
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write a page of the curves
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+impl Pictures {
+    /// Checks that the files can be written, before the experiments take minutes.
+    fn prepare(&self) -> Result<(), Failure> {
+        self.html.iter().try_for_each(|path| files::prepare_file("--html", path))?;
+        self.svg.iter().try_for_each(|path| files::prepare_folder("--svg", path))
+    }
+
+    fn draw(&self, rows: &[rows::Row]) -> Result<(), Failure> {
+        if let Some(folder) = &self.svg {
+            files::write_pairs(folder, &pictures::charts(rows, title))?;
+        }
+        match &self.html {
+            Some(path) => files::write("--html", path, &pictures::page(rows, title)),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -123,12 +151,8 @@ struct Options {
     /// Print tables in Markdown
     #[arg(long)]
     markdown: bool,
-    /// Draw the curves into this folder: NAME.svg for light pages, NAME-dark.svg for dark ones
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
-    /// Write a page of the curves
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    pictures: Pictures,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -161,39 +185,33 @@ impl Options {
 /// Runs an experiment, and prints its figures.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let Some(experiment) = &args.experiment else {
-        return args.html.as_deref().map_or(Ok(()), all);
+        return all(&args.pictures);
     };
     let (Experiment::Tags { options, .. }
     | Experiment::Run { options }
     | Experiment::Flush { options, .. }) = experiment;
-    options.html.iter().try_for_each(|path| files::prepare_file("--html", path))?;
-    options.svg.iter().try_for_each(|path| files::prepare_folder("--svg", path))?;
+    options.pictures.prepare()?;
     let outcome = match experiment {
         Experiment::Tags { options, full, device } => tags(options, *full, *device)?,
         Experiment::Run { options } => run(options)?,
         Experiment::Flush { options, full } => flush(options, *full)?,
     };
     output::stdout(&report::print(&outcome.rows, options.format(), title))?;
-    if let Some(folder) = &options.svg {
-        files::write_pairs(folder, &pictures::charts(&outcome.rows, title))?;
-    }
-    if let Some(path) = &options.html {
-        files::write("--html", path, &pictures::page(&outcome.rows, title))?;
-    }
+    options.pictures.draw(&outcome.rows)?;
     match outcome.nr_missing {
         0 => Ok(()),
         nr => Err(Failure::Run(format!("interrupted: {nr} cells were not measured"))),
     }
 }
 
-/// Runs all experiments in virtual time, and writes their page.
-fn all(path: &Path) -> Result<(), Failure> {
-    files::prepare_file("--html", path)?;
+/// Runs all experiments in virtual time, and draws their curves.
+fn all(pictures: &Pictures) -> Result<(), Failure> {
+    pictures.prepare()?;
     let mut rows = virtual_time::tags(false, None);
     rows.extend(mixed::rows(None));
     rows.extend(virtual_time::run());
     rows.extend(flush::virtual_time());
-    files::write("--html", path, &pictures::page(&rows, title))
+    pictures.draw(&rows)
 }
 
 fn tags(options: &Options, full: bool, device: Option<Device>) -> Result<Outcome, Failure> {

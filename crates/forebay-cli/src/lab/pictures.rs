@@ -2,7 +2,7 @@
 
 use super::report;
 use super::rows::{Part, Row, metric};
-use super::stories::story;
+use super::stories::{heading, story};
 use crate::figure::chart::{Chart, Curve, Dim, Ticks};
 use crate::figure::html::Page;
 use crate::figure::unit::Unit;
@@ -102,10 +102,10 @@ pub(super) fn page(rows: &[Row], title: impl Fn(&'static str, &'static str) -> S
         "Filled marks and thick lines are figures of this program. Hollow marks and dotted lines \
          are published figures, in the style of the policy that they are compared with.",
     );
-    for experiment in rows.chunk_by(|a, b| a.experiment == b.experiment) {
-        page.heading(experiment[0].experiment);
-        page.paragraph(story(experiment[0].experiment));
-        page.charts(&charts(experiment, &title));
+    for section in rows.chunk_by(|a, b| heading(a.experiment) == heading(b.experiment)) {
+        page.heading(heading(section[0].experiment));
+        page.paragraph(story(section[0].experiment));
+        page.charts(&charts(section, &title));
     }
     page.heading("Program");
     page.paragraph(&format!(
@@ -120,14 +120,17 @@ mod tests {
     use super::super::rows::sample;
     use super::*;
 
+    fn row_of(policy: &'static str, x: u32, value: f64, published: Option<f64>) -> Row {
+        Row { policy, x, value, published, ..sample() }
+    }
+
     fn rows() -> Vec<Row> {
-        let row = |policy, x, value, published| Row { policy, x, value, published, ..sample() };
         vec![
-            row("batch", 1, 120.0, Some(119.0)),
-            row("batch", 72, 101.0, Some(100.0)),
-            row("fair", 1, 120.0, None),
-            row("fair", 72, 119.9, None),
-            Row { metric: metric::VAIN_WAKES, ..row("fair", 72, 5.0, None) },
+            row_of("batch", 1, 120.0, Some(119.0)),
+            row_of("batch", 72, 101.0, Some(100.0)),
+            row_of("fair", 1, 120.0, None),
+            row_of("fair", 72, 119.9, None),
+            Row { metric: metric::VAIN_WAKES, ..row_of("fair", 72, 5.0, None) },
         ]
     }
 
@@ -150,5 +153,13 @@ mod tests {
         let html = page(&rows(), title);
         assert_eq!(html.matches("<svg ").count(), 1);
         assert!(html.contains("<h2>tags</h2>\n<p>"), "{html}");
+    }
+
+    #[test]
+    fn experiments_with_one_story_share_a_section() {
+        let row = |experiment| Row { experiment, ..row_of("batch", 1, 120.0, None) };
+        let html = page(&["tags-4k-256", "tags-4k-512", "tags-4k-256"].map(row), title);
+        assert_eq!(html.matches("<h2>tags-4k</h2>").count(), 1, "{html}");
+        assert_eq!(html.matches("<svg ").count(), 3);
     }
 }

@@ -1,5 +1,10 @@
 //! The subject of each experiment in a few sentences, for its pictures.
 
+/// Returns the heading of an experiment. Experiments with the same story share one.
+pub(super) fn heading(experiment: &str) -> &str {
+    if experiment.starts_with("tags-4k") { "tags-4k" } else { experiment }
+}
+
 /// Returns the story of an experiment.
 pub(super) fn story(experiment: &str) -> &'static str {
     match experiment {
