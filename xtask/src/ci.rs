@@ -60,6 +60,7 @@ const STEPS: &[Step] = &[
     Step { name: "differential", action: Action::Beside },
     Step { name: "libaio", action: Action::Beside },
     Step { name: "package", action: Action::Beside },
+    Step { name: "pictures", action: Action::Beside },
     Step { name: "aarch64", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
     Step { name: "same-bytes", action: Action::Beside },

@@ -110,6 +110,17 @@ impl Line {
         String::from_utf8(output.stdout).map_err(|_| format!("`{self}` wrote something not UTF-8"))
     }
 
+    /// Runs the program, and returns its standard output. Prints what it writes to standard error
+    /// only if it fails, for programs that write noise there.
+    pub(crate) fn output_of_noisy(&self) -> Result<String, String> {
+        let output = self.command().output().map_err(|error| self.not_started(&error))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{errors}\n`{self}` ended with {}", output.status));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs the program, and returns what it writes to standard error.
     pub(crate) fn errors(&self) -> Result<String, String> {
         let output = self.command().output().map_err(|error| self.not_started(&error))?;

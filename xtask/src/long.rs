@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::Line;
 use crate::suite::{self, Suite};
-use crate::{Outcome, fuzz, histories, package, planted, publish, sessions};
+use crate::{Outcome, fuzz, histories, package, pictures, planted, publish, sessions};
 
 /// A long test with a name.
 struct Long {
@@ -67,6 +67,12 @@ const ALL: &[Long] = &[
         time: "10 min",
         what: "`cargo xtask publish --verify`",
         run: publish::verify,
+    },
+    Long {
+        name: "pictures",
+        time: "3 min",
+        what: "`cargo xtask pictures --all` (chromium)",
+        run: pictures::run_all,
     },
     Long {
         name: "planted",

@@ -89,6 +89,7 @@ cargo xtask <command>
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   pictures             draws the pictures of the documentation again and compares them, and opens
                        pages and figures in a browser (chromium)
+  pictures --all       also opens the page of all experiments
   pictures --write     replaces the pictures in docs/pictures
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a 24th of the known bugs, planted in a copy, must fail their tests
@@ -154,6 +155,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["sessions"] => sessions::run_part(),
         ["sessions", "--all"] => sessions::run_all(),
         ["pictures"] => pictures::run(),
+        ["pictures", "--all"] => pictures::run_all(),
         ["pictures", "--write"] => pictures::write(),
         ["plants"] => plants::run(),
         ["differential"] => differential::run(),

@@ -2,7 +2,8 @@
 //! committed ones, and opens pages and figures of every kind in a browser.
 //!
 //! The pictures come from experiments in virtual time, so they are the same on every machine.
-//! `--write` replaces the committed ones.
+//! `--write` replaces the committed ones. `--all` also opens the page of all experiments, which
+//! takes minutes to draw.
 
 mod browser;
 
@@ -21,8 +22,20 @@ const PICTURES: [&str; 3] = ["tags-hdd-iops", "tags-hdd-jain", "flush-each-sata-
 /// The commands that draw them, after `forebay`, without the folder.
 const EXPERIMENTS: [&str; 2] = ["lab tags --device hdd", "lab flush"];
 
+/// The command that draws the page of all experiments.
+const ALL_EXPERIMENTS: &str = "lab";
+
 pub(crate) fn run() -> Outcome {
-    let drawn = draw()?;
+    check(&EXPERIMENTS)
+}
+
+/// Checks the page of all experiments as well.
+pub(crate) fn run_all() -> Outcome {
+    check(&[&EXPERIMENTS[..], &[ALL_EXPERIMENTS]].concat())
+}
+
+fn check(experiments: &[&str]) -> Outcome {
+    let (drawn, pages) = draw(experiments)?;
     let mut wrong = Vec::new();
     for name in files() {
         let committed = fs::read(root().join(FOLDER).join(&name)).unwrap_or_default();
@@ -38,12 +51,12 @@ pub(crate) fn run() -> Outcome {
         ));
     }
     println!("pictures: {} files are those that the experiments draw", files().count());
-    browser::check(&drawn)
+    browser::check(&drawn, pages)
 }
 
 /// Replaces the committed pictures.
 pub(crate) fn write() -> Outcome {
-    let drawn = draw()?;
+    let (drawn, _) = draw(&EXPERIMENTS)?;
     let folder = root().join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| cannot("create", &folder, &error))?;
     for name in files() {
@@ -55,24 +68,26 @@ pub(crate) fn write() -> Outcome {
     Ok(())
 }
 
-/// Runs the experiments, and returns the folder of their figures.
-fn draw() -> Result<PathBuf, String> {
+/// Runs the experiments. Returns the folder of their figures, and the page of each.
+fn draw(experiments: &[&str]) -> Result<(PathBuf, Vec<PathBuf>), String> {
     // With the profile of the first command of the README, which has built it already.
     Line::cargo("build --quiet --release --package forebay-cli").run()?;
     let folder = PathBuf::from(target("pictures"));
     // A figure that is no longer drawn must not be found.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| cannot("create", &folder, &error))?;
-    for experiment in EXPERIMENTS {
-        let name = experiment.split(' ').nth(1).unwrap_or_default();
+    let mut pages = Vec::new();
+    for experiment in experiments {
+        let name = experiment.split(' ').nth(1).unwrap_or("lab");
         let page = folder.join(format!("{name}.html"));
         let line = forebay(experiment)
             .argument(format!("--svg={}", folder.display()))
             .argument(format!("--html={}", page.display()));
         println!("pictures: {line}");
         line.output()?;
+        pages.push(page);
     }
-    Ok(folder)
+    Ok((folder, pages))
 }
 
 /// Returns a command of the program.

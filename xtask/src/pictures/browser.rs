@@ -52,8 +52,9 @@ const FIGURES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Opens every kind of page and figure. `drawn` has those of the experiments.
-pub(super) fn check(drawn: &Path) -> Outcome {
+/// Opens every kind of page and figure. `drawn` has the figures of the experiments, `pages` are
+/// theirs.
+pub(super) fn check(drawn: &Path, mut pages: Vec<PathBuf>) -> Outcome {
     let Some(program) = PROGRAMS.into_iter().find(|name| Line::new(name, "--version").succeeds())
     else {
         let text = "no browser is installed: apt-get install chromium";
@@ -63,7 +64,6 @@ pub(super) fn check(drawn: &Path) -> Outcome {
         println!("pictures: SKIPPED the check in a browser, {text}");
         return Ok(());
     };
-    let mut pages = vec![drawn.join("tags.html"), drawn.join("flush.html")];
     for (name, options) in PAGES {
         let page = drawn.join(format!("{name}.html"));
         forebay(options).argument(format!("--html={}", page.display())).output()?;
@@ -145,7 +145,7 @@ fn open(program: &'static str, page: &Path, scheme: u32) -> Result<String, Strin
         .argument(format!("--blink-settings=preferredColorScheme={scheme}"))
         .argument(format!("file://{}", page.display()))
         .limit(120)
-        .output()
+        .output_of_noisy()
 }
 
 /// The result of the script in all frames.
