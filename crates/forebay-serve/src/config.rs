@@ -133,7 +133,7 @@ pub struct Options {
     pub allowed: Vec<PathBuf>,
     /// Format of log lines.
     pub log_format: LogFormat,
-    /// The least grave level of log lines that are written.
+    /// Lowest severity of the log lines that are written.
     pub log_level: LogLevel,
     /// Descriptor for log lines: one per connection, and one per failure. Writes never block: a
     /// line that a full pipe does not take is dropped.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Exports {
     state: Mutex<State>,
-    /// Signalled when a worker has left an export, when one was removed, and when the server ends.
+    /// Signalled when a worker has left an export, when an export was removed, and at shutdown.
     changed: Condvar,
 }
 
@@ -98,7 +98,7 @@ impl Exports {
         state.slots.iter().position(Option::is_none).unwrap_or(state.slots.len())
     }
 
-    /// Adds an export at a free index. Returns whether it was added: not while the server ends.
+    /// Adds an export at a free index. Returns false, and does not add it, during shutdown.
     pub(crate) fn add(&self, index: usize, export: &Arc<Export>) -> bool {
         let mut state = self.state();
         if state.is_ending {
@@ -128,7 +128,7 @@ impl Exports {
     }
 
     /// Waits until all workers have left a withdrawn export, or until it is removed. Returns false
-    /// if the server ends before that.
+    /// if shutdown begins before that.
     pub(crate) fn wait_until_unused(&self, index: usize, export: &Arc<Export>) -> bool {
         let is_used = |state: &mut State| {
             let slot = state.slots[index].as_ref();
@@ -139,7 +139,7 @@ impl Exports {
         !state.unwrap_or_else(PoisonError::into_inner).is_ending
     }
 
-    /// Waits until an export was removed by another thread. Returns false if the server ends before
+    /// Waits until an export was removed by another thread. Returns false if shutdown begins before
     /// that.
     pub(crate) fn wait_until_removed(&self, index: usize, export: &Arc<Export>) -> bool {
         let is_there = |state: &mut State| {
@@ -156,7 +156,7 @@ impl Exports {
         self.changed.notify_all();
     }
 
-    /// Records that the server ends: no export is added or removed any more.
+    /// Begins shutdown: no export is added or removed any more.
     pub(crate) fn end(&self) {
         self.state().is_ending = true;
         self.changed.notify_all();

@@ -29,7 +29,7 @@ const NS_PER_LINE: u64 = 100_000_000;
 pub(crate) struct Log {
     output: Option<OwnedFd>,
     format: LogFormat,
-    /// The least grave level that is written.
+    /// Lowest severity that is written.
     level: AtomicU8,
     limit: Mutex<Limit>,
 }
@@ -40,12 +40,12 @@ impl Log {
         Log { output, format, level: AtomicU8::new(level as u8), limit: Mutex::default() }
     }
 
-    /// Changes the least grave level that is written.
+    /// Changes the lowest severity that is written.
     pub(crate) fn set_level(&self, level: LogLevel) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Returns the least grave level that is written.
+    /// Returns the lowest severity that is written.
     pub(crate) fn level(&self) -> LogLevel {
         let level = self.level.load(Ordering::Relaxed);
         LogLevel::ALL.into_iter().find(|it| *it as u8 == level).unwrap_or_default()

@@ -60,7 +60,8 @@ impl Managed {
         let spec = Spec::parse(&options.spec).map_err(|error| error.to_string())?;
         if REMOTE.iter().any(|driver| *driver == spec.driver()) {
             return Err(format!(
-                "{}: a disk on another server cannot be added: name it when you start the server",
+                "{}: disks on another server cannot be added at run time: name the disk when you \
+                 start the server",
                 options.spec
             ));
         }
@@ -74,8 +75,8 @@ impl Managed {
         let max = self.shared.max_block;
         if export.block_bytes > max {
             return Err(format!(
-                "{}: its blocks of {} bytes are larger than {max}, for which the server has \
-                 memory: name the disk when you start the server",
+                "{}: its blocks of {} bytes are larger than {max} bytes, the largest block that \
+                 the server has buffers for: name the disk when you start the server",
                 export.spec, export.block_bytes
             ));
         }
@@ -89,10 +90,13 @@ impl Managed {
     fn check_name(&self, name: &str) -> Result<(), String> {
         match self.shared.exports.named(name) {
             None => Ok(()),
-            Some(found) if found.is_withdrawn => {
-                Err(format!("the export {name:?} is being removed: its clients have not left"))
+            Some(found) if found.is_withdrawn => Err(format!(
+                "export {name:?} is being removed and still has clients: repeat this when they \
+                 have disconnected"
+            )),
+            Some(_) => {
+                Err(format!("export {name:?} already exists: use another name or remove it first"))
             }
-            Some(_) => Err(format!("there is an export {name:?} already")),
         }
     }
 
@@ -115,7 +119,10 @@ impl Managed {
         if !exports.add(index, export) {
             counters.remove_export(index);
             status.end(index);
-            return Err("the server ends".to_owned());
+            return Err(format!(
+                "export {:?} was not added: the server is shutting down",
+                export.name
+            ));
         }
         let mut infos = sizes.infos().to_vec();
         match infos.get_mut(index) {
@@ -171,11 +178,17 @@ impl Managed {
         if !is_first {
             return match exports.wait_until_removed(index, export) {
                 true => Ok(()),
-                false => Err("the server ends".to_owned()),
+                false => Err(format!(
+                    "export {:?} was not added: the server is shutting down",
+                    export.name
+                )),
             };
         }
         if !exports.wait_until_unused(index, export) {
-            return Err("the server ends".to_owned());
+            return Err(format!(
+                "export {:?} was not added: the server is shutting down",
+                export.name
+            ));
         }
         let flushed = if export.can.read_only { Ok(None) } else { end::flush(export) };
         self.shared.counters.remove_export(index);

@@ -93,7 +93,7 @@ fn limits(server: &Managed, name: &str, client: Option<u64>, set: &Set) -> Resul
 fn resize(server: &Managed, name: Option<&str>) -> Result<Value, String> {
     let found = name.map(|name| named(server, name)).transpose()?;
     if let Some(Found { is_withdrawn: true, export, .. }) = &found {
-        return Err(format!("the export {:?} is being removed", export.name));
+        return Err(format!("export {:?} is being removed", export.name));
     }
     let resized = resize::reread(&server.shared, found.as_ref().map(|found| found.index));
     resized.map_err(|error| error.to_string())?;

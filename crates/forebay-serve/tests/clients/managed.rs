@@ -239,9 +239,9 @@ fn refused_changes_change_nothing_and_name_the_reason() {
     let (mut server, mut control) = start(folder.path(), &[("a", "ram:1M")]);
     let add = |spec: &str| json!({"command": "add", "export": "n", "spec": spec});
     for (request, error) in [
-        (json!({"command": "add", "export": "a", "spec": "ram:1M"}), "an export \"a\" already"),
+        (json!({"command": "add", "export": "a", "spec": "ram:1M"}), "export \"a\" already exists"),
         (add("nowhere.img"), "nowhere.img"),
-        (add("nbd://127.0.0.1/x"), "a disk on another server cannot be added"),
+        (add("nbd://127.0.0.1/x"), "disks on another server cannot be added"),
         (add("ram:1M?colour=red"), "colour"),
         (
             json!({"command": "add", "export": "n", "spec": "ram:1M", "limits": {"iops": -1}}),

@@ -57,7 +57,7 @@ fn confined_server_is_managed_from_its_start_to_its_end() {
     let added = ctl(&folder, "add a images/a.img --limits iops=5000");
     assert!(added.starts_with("export \"a\"\n  disk    images/a.img, 1048576 bytes; 0"), "{added}");
     assert!(added.contains("  limits  iops=5000\n"), "{added}");
-    assert!(error(&folder, "add a images/a.img").contains("there is an export \"a\" already"));
+    assert!(error(&folder, "add a images/a.img").contains("export \"a\" already exists"));
     let mut client = Client::connect(server.socket(), "a").expect("it is offered");
     let path = folder.path().join("images/a.img");
     assert!(
