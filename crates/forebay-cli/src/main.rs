@@ -89,9 +89,9 @@ enum Command {
     },
     /// Serve disks over NBD, and to virtual machines (vhost-user-blk)
     Serve(Box<serve::ServeArgs>),
-    /// Manage a running server: its exports, limits, settings, certificates and log, and its end
+    /// Manage a running server: exports, limits, settings, certificates, log, shutdown
     Ctl(control::CtlArgs),
-    /// Show and change the limits of a running server (forebay ctl can do more)
+    /// Show and change the limits of a running server (`forebay ctl limits` does the same)
     Control(control::ControlArgs),
     /// Run a program that uses libaio, unmodified, on the layer
     Run(run::Args),

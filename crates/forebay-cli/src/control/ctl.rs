@@ -19,8 +19,8 @@ Examples:
   forebay ctl run/control policy vm1 scheduler=mq-deadline
   truncate -s 20G vm1.img && forebay ctl run/control resize vm1
   forebay ctl run/control add vm2 vm2.img?direct=on
-  forebay ctl run/control remove vm2                wait until its clients have left
-  forebay ctl run/control drain                     end when the last client has left
+  forebay ctl run/control remove vm2                waits until its clients have disconnected
+  forebay ctl run/control drain                     the server stops after its last client
 The server was started with --control run/control, by the same user. For programs: the socket takes
 lines of JSON (docs/guide.md).";
 
@@ -66,8 +66,8 @@ enum Command {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Read the size of a disk again, which may have grown. Virtual machines see it at once, NBD
-    /// clients when they connect
+    /// Read the size of a disk again after it has grown. Virtual machines see the new size at once,
+    /// NBD clients when they reconnect
     Resize {
         /// Name of an export [default: all]
         #[arg(value_name = "EXPORT")]
@@ -77,27 +77,27 @@ enum Command {
     /// passed to the server. A server that Landlock confines can add only files below a directory
     /// that serve --allow-path has named
     Add(AddArgs),
-    /// Remove an export when its clients have left. New ones do not find it meanwhile. Its disk is
-    /// flushed and closed
+    /// Remove an export when its clients have disconnected, then flush and close its disk. New
+    /// clients can no longer open it
     Remove {
         /// Name of an export
         #[arg(value_name = "EXPORT")]
         export: String,
-        /// End its clients, after their requests in flight
+        /// Disconnect its clients when their requests in flight have completed
         #[arg(long)]
         force: bool,
     },
-    /// End the server when its clients have left. It accepts no more connections
+    /// Stop the server when its clients have disconnected. It accepts no new connections
     Drain {
-        /// End the clients too, after their requests in flight, as SIGTERM does
+        /// Disconnect the clients when their requests in flight have completed, as SIGTERM does
         #[arg(long)]
         force: bool,
     },
-    /// Read the TLS certificates again, for new connections
+    /// Reload the TLS certificates. New connections use them
     ReloadCertificates,
-    /// Show or set which lines the server logs: error, warning or info
+    /// Show or set the lowest severity that the server logs: error, warning or info
     LogLevel {
-        /// The least grave level that is logged
+        /// Lowest severity to log
         #[arg(value_name = "LEVEL")]
         level: Option<String>,
     },

@@ -38,8 +38,10 @@ pub(crate) struct Args {
 /// A manual page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// The name, such as `forebay-bench`.
+    /// The name, such as `forebay-lab-tags`.
     name: String,
+    /// The words that name it after `forebay man`, such as `lab tags`.
+    words: String,
     section: &'static str,
     /// The source for man(1).
     text: String,
@@ -62,9 +64,8 @@ pub(crate) fn named(words: &[String]) -> Result<Page, Failure> {
         return Ok(pages.swap_remove(at));
     }
     let name = words.join(" ");
-    // A command of two words is given so, or with a dash.
-    let named = |page: &Page| page.name.strip_prefix("forebay-").map(|it| it.replace('-', " "));
-    let names: Vec<String> = pages.iter().filter_map(named).collect();
+    let names: Vec<&str> =
+        pages.iter().map(|page| &*page.words).filter(|it| !it.is_empty()).collect();
     let hint = match names.iter().find(|known| known.starts_with(&name)) {
         Some(near) => format!("did you mean '{near}'?"),
         None => format!("expected one of {}", names.join(", ")),
@@ -87,7 +88,7 @@ fn pages() -> Result<Vec<Page>, Failure> {
     let mut program = commands();
     program.build();
     let mut pages = Vec::new();
-    of_commands(&program, "forebay", &mut pages)?;
+    of_commands(&program, &[], &mut pages)?;
     pages.extend(help::topics().map(|(name, about, text)| topic::page(name, about, &text)));
     Ok(pages)
 }
@@ -97,14 +98,16 @@ fn commands() -> Command {
     Cli::command().mut_subcommand("bench", |_| dialect::command())
 }
 
-/// Adds the pages of a command and of its subcommands.
-fn of_commands(command: &Command, name: &str, pages: &mut Vec<Page>) -> Result<(), Failure> {
-    let subcommands = || command.get_subcommands().filter(|sub| sub.get_name() != "help");
-    pages.push(of_command(command, name)?);
-    subcommands().try_for_each(|sub| of_commands(sub, &format!("{name}-{}", sub.get_name()), pages))
+/// Adds the pages of a command and of its subcommands. `words` are the names of the command and of
+/// those above it.
+fn of_commands(command: &Command, words: &[&str], pages: &mut Vec<Page>) -> Result<(), Failure> {
+    let mut subcommands = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+    pages.push(of_command(command, words)?);
+    subcommands.try_for_each(|sub| of_commands(sub, &[words, &[sub.get_name()]].concat(), pages))
 }
 
-fn of_command(command: &Command, name: &str) -> Result<Page, Failure> {
+fn of_command(command: &Command, words: &[&str]) -> Result<Page, Failure> {
+    let name = &[&["forebay"], words].concat().join("-");
     let page = Man::new(command.clone()).title(name).section("1").source(SOURCE).manual(MANUAL);
     let mut text = Vec::new();
     let parts = [
@@ -118,7 +121,8 @@ fn of_command(command: &Command, name: &str) -> Result<Page, Failure> {
     rendered.map_err(|error| Failure::Run(format!("man: {name}: {error}")))?;
     let mut text = String::from_utf8_lossy(&text).into_owned();
     text += &rest_of_command(command, name).to_roff();
-    Ok(Page { name: name.to_owned(), section: "1", text: tidied(&text, name, "1") })
+    let text = tidied(&text, name, "1");
+    Ok(Page { name: name.to_owned(), words: words.join(" "), section: "1", text })
 }
 
 /// Returns the sections after the options: subcommands, notes, exit status and references.
@@ -140,8 +144,14 @@ fn rest_of_command(command: &Command, name: &str) -> Roff {
     }
     roff.control("SH", ["EXIT STATUS"]);
     roff.text([roman("0 for success, 1 for a failed or interrupted run, 2 for wrong usage.")]);
-    if name == "forebay-run" {
-        roff.text([roman("If the program was started, its own exit status.")]);
+    match name {
+        "forebay-run" => {
+            roff.text([roman("If the program was started, its own exit status.")]);
+        }
+        "forebay-serve" => {
+            roff.text([roman("With --run, the exit status of the command.")]);
+        }
+        _ => {}
     }
     roff.control("SH", ["SEE ALSO"]);
     let others = [("forebay", "1"), ("forebay-specs", "7"), ("forebay-policies", "7")];

@@ -17,6 +17,8 @@ fn every_command_and_topic_has_a_page() {
     assert_eq!(page(&["lab", "tags"]).expect("a page").name, "forebay-lab-tags");
     let error = page(&["spec"]).expect_err("no page").to_string();
     assert_eq!(error, "man spec: unknown page; did you mean 'specs'?");
+    let error = page(&["nope"]).expect_err("no page").to_string();
+    assert!(error.contains(", ctl reload-certificates, "), "{error}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::{Page, tidied};
 
 /// Returns the page of a topic. `about` completes its name in lists of pages.
 pub(super) fn page(name: &str, about: &str, markdown: &str) -> Page {
+    let words = name.to_owned();
     let name = format!("forebay-{name}");
     let mut roff = Roff::new();
     roff.control("TH", [name.as_str(), "7"]);
@@ -19,7 +20,7 @@ pub(super) fn page(name: &str, about: &str, markdown: &str) -> Page {
     roff.control("SH", ["SEE ALSO"]);
     references(&mut roff, [("forebay", "1"), ("forebay-bench", "1")].into_iter());
     let text = tidied(&roff.to_roff(), &name, "7");
-    Page { name, section: "7", text }
+    Page { name, words, section: "7", text }
 }
 
 /// Adds the text of a topic, without its title.

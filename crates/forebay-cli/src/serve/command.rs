@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_knows_where_the_first_export_is() {
+    fn command_gets_the_address_of_the_first_export() {
         let place = |address| Place {
             uri: "nbd+unix:///x?socket=/s".to_owned(),
             address: Some(address),

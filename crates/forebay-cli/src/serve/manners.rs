@@ -15,28 +15,28 @@ use std::time::SystemTime;
 /// Options of `forebay serve` for its process.
 #[derive(Args, Debug)]
 pub(crate) struct MannerArgs {
-    /// Continue in the background, and return when the sockets listen. If the server cannot start,
-    /// return its error. The log is dropped, unless standard error is a file or the journal
+    /// Continue in the background: the command returns 0 when the sockets listen, or prints the
+    /// error and returns its exit code. Log lines are discarded unless standard error is a file or
+    /// the journal
     #[arg(long, conflicts_with_all = ["run", "fd", "print_capabilities"])]
     pub(super) fork: bool,
-    /// Write the number of the server's process to this file when its sockets listen. Removed at
-    /// the end
+    /// Write the process ID to this file when the sockets listen, and remove the file at exit
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Run this shell command when the sockets listen, and end with its exit code. If the server
-    /// ends first, the command is not ended. It gets $uri,
-    /// $unixsocket, $port, $exportname and $nbd (as nbdkit has it). Without --nbd, the server has a
-    /// private socket
+    /// Run this shell command when the sockets listen, stop the server when it exits, and return
+    /// its exit code. The variables $uri, $unixsocket, $port, $exportname and $nbd are set as
+    /// nbdkit sets them. Without --nbd, the server listens on a private Unix socket. If the server
+    /// stops first, the command keeps running
     #[arg(long, value_name = "COMMAND")]
     pub(super) run: Option<String>,
-    /// End when the last client has left, after at least one has chosen an export
+    /// Stop when the last client has disconnected, after at least one has opened an export
     #[arg(long)]
     pub(super) exit_last: bool,
-    /// Directory whose files `forebay ctl add` may add later; may be repeated. The server is
-    /// confined: it cannot open other files after its start
+    /// Directory whose files `forebay ctl add` may export later; may be repeated. The server is
+    /// confined by Landlock: after its start it cannot open files elsewhere
     #[arg(long, value_name = "DIR", requires = "control")]
     pub(super) allow_path: Vec<PathBuf>,
-    /// The least grave lines of the log: error, warning or info
+    /// Lowest severity to log: error, warning or info
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(super) log_level: LogLevel,
     /// Format of the log: text (with times), json (an object in each line) or journald (with

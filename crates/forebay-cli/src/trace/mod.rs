@@ -59,7 +59,7 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     let disks = directory::find(&args.path).map_err(|error| {
         Failure::Run(match error.kind() {
             std::io::ErrorKind::NotFound => format!(
-                "{}: no trace is there: write one with forebay bench --trace=DIR",
+                "{}: no trace found in this directory: record one with forebay bench --trace=DIR",
                 args.path.display()
             ),
             _ => format!("{}: cannot read the trace: {error}", args.path.display()),

@@ -183,8 +183,8 @@ fn mistakes_are_refused_by_name() {
         stderr(&output)
     };
     let text = error(run_report(&folder, "nowhere"));
-    let expected =
-        "forebay: nowhere: no trace is there: write one with forebay bench --trace=DIR\n";
+    let expected = "forebay: nowhere: no trace found in this directory: record one with forebay \
+                    bench --trace=DIR\n";
     assert_eq!(text, expected);
     let args = "--trace=t --name=x --filename=ram:1M --rw=read --number_ios=1";
     assert!(bench(&folder, args).status.success());
