@@ -192,6 +192,10 @@ fn mistakes_are_refused_by_name() {
     let expected = "forebay: --trace: t: the directory has a trace: remove its files, or choose \
                     another directory\n";
     assert_eq!(text, expected);
+    // Before anything else: the file is not created.
+    let args = "--trace=t --name=x --filename=new.img --size=1m --rw=write";
+    assert_eq!(error(bench(&folder, args)), expected);
+    assert!(!folder.path().join("new.img").exists());
     std::fs::write(folder.path().join("t/ram-1M.blktrace.0"), [7; 100]).expect("a file");
     let text = error(run_report(&folder, "t"));
     assert!(
