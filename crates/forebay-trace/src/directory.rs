@@ -59,13 +59,22 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
 pub fn create(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir).map_err(|error| named(dir, "create the directory", &error))?;
     check_unused(dir)?;
-    match File::create_new(dir.join(DEVICES)) {
+    match create_file(&dir.join(DEVICES)) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(taken(dir, "a file devices"))
         }
         Err(error) => Err(named(dir, "create the file devices", &error)),
     }
+}
+
+/// Creates a file that does not exist, for writing only: a confined process may lack the right to
+/// read.
+///
+/// # Errors
+/// Fails if it exists, or cannot be created.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
 }
 
 /// Checks that a trace can be created in this directory, which may not exist yet. Changes nothing.

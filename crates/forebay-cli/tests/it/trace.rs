@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::common::{bench, folder, forebay, json, skip_without, stderr, stdout};
 
 /// Runs a program of blktrace or fio in a folder. Returns `None`, and skips the test, without it.
-fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Option<String> {
+pub(crate) fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Option<String> {
     let output = Command::new(program).current_dir(folder).args(args.split_whitespace()).output();
     match output {
         Ok(output) => {

@@ -55,6 +55,7 @@ impl Driven {
             counters: Counters::new(vec![counted]),
             log: Log::to(None, LogFormat::Text, LogLevel::Info),
             status: BlockStatusThreads::default(),
+            traces: crate::traces::Traces::new(None).unwrap(),
             closing: Closing::new(false).unwrap(),
         });
         let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());

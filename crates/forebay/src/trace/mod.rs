@@ -86,9 +86,19 @@ impl Trace {
         Trace::start(Output::Directory(dir.clone()), Some(dir))
     }
 
+    /// Creates a trace without disks in a new directory below `parent`, which exists. The name of
+    /// the directory is a number: 1, or one more than the highest that is there.
+    ///
+    /// # Errors
+    /// Fails if `parent` cannot be read or written, or if the thread cannot be started.
+    pub fn create_next(parent: impl AsRef<Path>) -> io::Result<Trace> {
+        let dir = directory::create_next(parent.as_ref(), "")?;
+        Trace::start(Output::Directory(dir.clone()), Some(dir))
+    }
+
     /// Creates a trace without disks whose files another process writes: the owner of the other end
-    /// of this socket, with [`receive`] of the crate `forebay-trace`. This process needs no right to
-    /// create files.
+    /// of this socket, with [`receive`] of the crate `forebay-trace`. So this process needs no
+    /// right to create files.
     ///
     /// The trace ends when the other end sends a byte, shuts down its direction, or is closed. If
     /// the receiver is slow, records are lost, and counted; I/O never waits for it. If it reads

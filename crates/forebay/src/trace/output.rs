@@ -1,7 +1,7 @@
 //! Where the files of a trace are written: a directory, or a process at the other end of a socket.
 
 use crate::sys::event::await_readable;
-use forebay_trace::directory::{DEVICES, file_path};
+use forebay_trace::directory::{DEVICES, create_file, file_path};
 use forebay_trace::stream::{StreamWriter, Totals};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -81,7 +81,7 @@ impl Output {
         let sink = match self {
             Output::Directory(dir) => {
                 let path = file_path(dir, disk, index);
-                let file = File::create_new(&path).map_err(|error| named(&path, &error))?;
+                let file = create_file(&path).map_err(|error| named(&path, &error))?;
                 Sink::File(file)
             }
             Output::Receiver(Receiver { stream, .. }) => {
