@@ -92,7 +92,8 @@ impl Server {
     /// Returns an error that names what cannot be opened, and the remedy.
     pub fn open(mut options: Options) -> Result<Server, ServeError> {
         // Before the disks: a mistake here must change nothing.
-        let traces = Traces::new(options.trace.as_deref());
+        let log = Arc::new(Log::to(options.log.take(), options.log_format, options.log_level));
+        let traces = Traces::new(options.trace.as_deref(), &log);
         let traces = traces.map_err(|error| ServeError::Trace(error.to_string()))?;
         let tls = options.tls.take().map(Tls::open).transpose()?;
         let tls_policy = tls.as_ref().map_or(TlsPolicy::Off, Tls::policy);
@@ -149,7 +150,7 @@ impl Server {
             nr_open: Arc::default(),
             max_block: max_block.max(PIECE_MIN),
             counters,
-            log: Log::to(options.log, options.log_format, options.log_level),
+            log,
             status: BlockStatusThreads::default(),
             traces,
             closing: Closing::new(options.exit_last)
@@ -230,7 +231,8 @@ impl Server {
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         if self.shared.traces.directory().is_some() {
-            self.shared.traces.switch_on(&self.shared).map_err(ServeError::Trace)?;
+            let exports = self.shared.exports.all();
+            self.shared.traces.switch_on(&exports).map_err(ServeError::Trace)?;
         }
         let threads = Threads::start(&self.shared)?;
         let control = || Control::new(&self.shared, threads.inboxes());

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<Log>,
     /// Threads that answer BLOCK_STATUS.
     pub(crate) status: BlockStatusThreads,
     pub(crate) traces: Traces,

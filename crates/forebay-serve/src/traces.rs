@@ -9,7 +9,7 @@
 //! switched on again, or by a server that was restarted, replaces none.
 
 use crate::export::Export;
-use crate::shared::Shared;
+use crate::log::Log;
 use forebay::{Trace, TraceStats, now_ns};
 use rustix::fs::{Access, access};
 use std::fmt;
@@ -30,6 +30,13 @@ const NO_DIRECTORY: &str = "this server has no directory for traces: start it wi
 pub(crate) struct Traces {
     /// The absolute path of the directory.
     directory: Option<PathBuf>,
+    inner: Arc<Inner>,
+}
+
+/// The part that the thread of a trace shares.
+#[derive(Debug)]
+struct Inner {
+    log: Arc<Log>,
     state: Mutex<State>,
     /// Signalled when a trace has ended.
     ended: Condvar,
@@ -78,9 +85,10 @@ impl Traces {
     ///
     /// # Errors
     /// Fails if the directory cannot be created or written, or has the files of a trace itself.
-    pub(crate) fn new(dir: Option<&Path>) -> io::Result<Traces> {
+    pub(crate) fn new(dir: Option<&Path>, log: &Arc<Log>) -> io::Result<Traces> {
         let directory = dir.map(prepare).transpose()?;
-        Ok(Traces { directory, state: Mutex::default(), ended: Condvar::new() })
+        let (log, state, ended) = (Arc::clone(log), Mutex::default(), Condvar::new());
+        Ok(Traces { directory, inner: Arc::new(Inner { log, state, ended }) })
     }
 
     /// Returns the directory.
@@ -88,26 +96,27 @@ impl Traces {
         self.directory.as_deref()
     }
 
-    /// Begins a trace in the next directory.
+    /// Begins a trace of these exports in the next directory.
     ///
     /// # Errors
     /// Returns the reason if the server has no directory, if a trace runs already, or if the
     /// directory cannot be created.
-    pub(crate) fn switch_on(&self, shared: &Arc<Shared>) -> Result<(), String> {
+    pub(crate) fn switch_on(&self, exports: &[Arc<Export>]) -> Result<(), String> {
         let parent = self.directory.as_ref().ok_or(NO_DIRECTORY)?;
         let mut state = self.free_state()?;
         let trace = Trace::create_next(parent).map_err(|error| error.to_string())?;
-        begin(shared, &mut state, trace)
+        self.inner.begin(exports, &mut state, trace)
     }
 
-    /// Begins a trace whose files a client writes, who has the other end of this socket.
+    /// Begins a trace of these exports whose files a client writes. The client has the other end of
+    /// this socket.
     ///
     /// # Errors
     /// Returns the reason if a trace runs already, or if the descriptor is no socket.
-    pub(crate) fn send(&self, shared: &Arc<Shared>, socket: OwnedFd) -> Result<(), String> {
+    pub(crate) fn send(&self, exports: &[Arc<Export>], socket: OwnedFd) -> Result<(), String> {
         let mut state = self.free_state()?;
         let trace = Trace::send(UnixStream::from(socket)).map_err(|error| error.to_string())?;
-        begin(shared, &mut state, trace)
+        self.inner.begin(exports, &mut state, trace)
     }
 
     /// Ends the trace, and waits until its files are complete. Returns its outcome. `None`: no
@@ -118,19 +127,19 @@ impl Traces {
         let runs = |state: &mut State| {
             state.running.as_ref().is_some_and(|running| Arc::ptr_eq(running, &trace))
         };
-        let state = self.ended.wait_while(self.state(), runs);
+        let state = self.inner.ended.wait_while(self.state(), runs);
         state.unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
     /// Adds an export that is offered from now on to the trace that runs, if there is one.
-    pub(crate) fn add(&self, shared: &Shared, export: &Export) {
+    pub(crate) fn add(&self, export: &Export) {
         let state = self.state();
         if let Some(trace) = &state.running
             && let Err(error) = trace.add(&export.disk)
             // The trace has begun after the export was offered.
             && error.kind() != io::ErrorKind::AlreadyExists
         {
-            left_out(shared, export, &error);
+            self.inner.left_out(export, &error);
         }
     }
 
@@ -169,7 +178,66 @@ impl Traces {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state()
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds exports to a trace, and starts the thread that waits for its end.
+    fn begin(
+        self: &Arc<Inner>,
+        exports: &[Arc<Export>],
+        state: &mut State,
+        trace: Trace,
+    ) -> Result<(), String> {
+        let trace = Arc::new(trace);
+        for export in exports {
+            if let Err(error) = trace.add(&export.disk) {
+                self.left_out(export, &error);
+            }
+        }
+        let waiter = {
+            let (inner, trace) = (Arc::clone(self), Arc::clone(&trace));
+            move || inner.await_end(&trace)
+        };
+        let thread = std::thread::Builder::new().name("trace-end".to_owned()).spawn(waiter);
+        let thread =
+            thread.map_err(|error| format!("cannot start a thread for the trace: {error}"))?;
+        let place = Place::of(&trace);
+        self.log.line(now_ns(), format_args!("trace: on, to {place}"));
+        (state.running, state.waiter) = (Some(trace), Some(thread));
+        Ok(())
+    }
+
+    /// Logs that an export cannot be traced.
+    fn left_out(&self, export: &Export, error: &io::Error) {
+        let line = format_args!("trace: the export {:?} is left out: {error}", export.name);
+        self.log.warn(now_ns(), line);
+    }
+
+    /// Waits until a trace has ended, and records its outcome.
+    fn await_end(&self, trace: &Trace) {
+        let place = Place::of(trace);
+        let outcome = trace.wait().map_err(|error| error.to_string());
+        match &outcome {
+            Ok(stats) => {
+                let lost = Lost(stats.lost);
+                let line = format_args!("trace: off, {} records to {place}{lost}", stats.records);
+                self.log.line(now_ns(), line);
+            }
+            Err(error) => {
+                let line = format_args!("trace: ended early, to {place}: {error}");
+                self.log.warn(now_ns(), line);
+            }
+        }
+        let mut state = self.state();
+        state.running = None;
+        state.last = Some(Last { place, outcome });
+        self.ended.notify_all();
     }
 }
 
@@ -184,53 +252,6 @@ fn prepare(dir: &Path) -> io::Result<PathBuf> {
     let rights = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
     access(&path, rights).map_err(|errno| named(errno.into()))?;
     Ok(path)
-}
-
-/// Adds all exports to a trace, and starts the thread that waits for its end.
-fn begin(shared: &Arc<Shared>, state: &mut State, trace: Trace) -> Result<(), String> {
-    let trace = Arc::new(trace);
-    for export in shared.exports.all() {
-        if let Err(error) = trace.add(&export.disk) {
-            left_out(shared, &export, &error);
-        }
-    }
-    let waiter = {
-        let (shared, trace) = (Arc::clone(shared), Arc::clone(&trace));
-        move || await_end(&shared, &trace)
-    };
-    let thread = std::thread::Builder::new().name("trace-end".to_owned()).spawn(waiter);
-    let thread = thread.map_err(|error| format!("cannot start a thread for the trace: {error}"))?;
-    let place = Place::of(&trace);
-    shared.log.line(now_ns(), format_args!("trace: on, to {place}"));
-    (state.running, state.waiter) = (Some(trace), Some(thread));
-    Ok(())
-}
-
-/// Logs that an export cannot be traced.
-fn left_out(shared: &Shared, export: &Export, error: &io::Error) {
-    let line = format_args!("trace: the export {:?} is left out: {error}", export.name);
-    shared.log.warn(now_ns(), line);
-}
-
-/// Waits until a trace has ended, and records its outcome.
-fn await_end(shared: &Shared, trace: &Trace) {
-    let place = Place::of(trace);
-    let outcome = trace.wait().map_err(|error| error.to_string());
-    match &outcome {
-        Ok(stats) => {
-            let lost = Lost(stats.lost);
-            let line = format_args!("trace: off, {} records to {place}{lost}", stats.records);
-            shared.log.line(now_ns(), line);
-        }
-        Err(error) => {
-            let line = format_args!("trace: ended early, to {place}: {error}");
-            shared.log.warn(now_ns(), line);
-        }
-    }
-    let mut state = shared.traces.state();
-    state.running = None;
-    state.last = Some(Last { place, outcome });
-    shared.traces.ended.notify_all();
 }
 
 impl Place {

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::{ExportOptions, Options};
 use crate::listen::Address;
 use crate::server::Server;
+use crate::shared::Shared;
 use forebay::TraceStats;
 
 /// Returns the shared state of a server with an export, and with a directory for traces or none.
@@ -29,12 +30,12 @@ fn each_trace_has_a_directory_and_none_is_replaced() {
     let traces = &shared.traces;
     assert!(matches!(traces.describe(), Some(TraceState::Off)));
     for nth in 1..=2 {
-        traces.switch_on(&shared).expect("none runs");
+        traces.switch_on(&shared.exports.all()).expect("none runs");
         write(&shared);
         let dir = folder.path().join("new/t").join(nth.to_string());
         let place = Place::Directory(dir.clone());
         assert!(matches!(traces.describe(), Some(TraceState::On(it, _)) if it == place));
-        let error = traces.switch_on(&shared).expect_err("one runs");
+        let error = traces.switch_on(&shared.exports.all()).expect_err("one runs");
         let expected = format!(
             "a trace to {} runs already: end it with `forebay ctl SOCKET trace off`",
             dir.display()
@@ -46,7 +47,7 @@ fn each_trace_has_a_directory_and_none_is_replaced() {
     }
     assert!(traces.switch_off().is_none());
     traces.end();
-    assert_eq!(traces.switch_on(&shared).expect_err("it ends"), "the server ends");
+    assert_eq!(traces.switch_on(&shared.exports.all()).expect_err("it ends"), "the server ends");
 }
 
 fn stats(records: u64) -> TraceStats {
@@ -62,18 +63,18 @@ fn client_that_leaves_ends_its_trace_and_another_may_begin() {
     let traces = &shared.traces;
     assert!(traces.describe().is_none());
     let (ours, theirs) = UnixStream::pair().expect("sockets");
-    traces.send(&shared, ours.into()).expect("none runs");
+    traces.send(&shared.exports.all(), ours.into()).expect("none runs");
     let (other, _theirs) = UnixStream::pair().expect("sockets");
-    let error = traces.send(&shared, other.into()).expect_err("one runs");
+    let error = traces.send(&shared.exports.all(), other.into()).expect_err("one runs");
     assert!(error.starts_with("another client records a trace: wait for its end, or"), "{error}");
     write(&shared);
     drop(theirs);
-    let ended = traces.ended.wait_while(traces.state(), |state| state.running.is_some());
+    let ended = traces.inner.ended.wait_while(traces.state(), |state| state.running.is_some());
     let last = ended.expect("no panic").last.clone().expect("it has ended");
     let expected = "cannot send the trace to its receiver: it has closed the socket";
     assert_eq!((last.place, last.outcome), (Place::Client, Err(expected.to_owned())));
     let (ours, _theirs) = UnixStream::pair().expect("sockets");
-    traces.send(&shared, ours.into()).expect("the first has ended");
+    traces.send(&shared.exports.all(), ours.into()).expect("the first has ended");
     traces.end();
 }
 

@@ -91,7 +91,7 @@ impl Shared {
         claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
         let (origin, owners) = (Origin::here(), Arc::new(OwnerList::new(&info.policy)));
-        let trace = Arc::<DiskTrace>::default();
+        let trace = Arc::new(DiskTrace::new(&info.spec));
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
