@@ -23,7 +23,7 @@ mod probe;
 mod record;
 mod ring;
 
-pub use probe::TraceProbe;
+pub use probe::{ProbeSwitch, TraceProbe};
 pub use record::{TraceEvent, TraceRecord};
 pub use ring::{TraceReader, TraceWriter};
 

@@ -16,7 +16,7 @@
 #[cfg(all(test, blk_loom))]
 mod models;
 
-use super::probe::TraceProbe;
+use super::probe::{ProbeSwitch, TraceProbe};
 use super::record::{NR_WORDS, TraceEvent, TraceRecord};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use alloc::boxed::Box;
@@ -56,8 +56,9 @@ impl Ring {
 #[derive(Debug)]
 pub struct TraceWriter {
     ring: Arc<Ring>,
-    /// Sees each record too, before the ring does.
+    /// Sees each record too, before the ring does, while its switch is on.
     probe: Option<Arc<dyn TraceProbe>>,
+    probe_switch: ProbeSwitch,
     head: u64,
     /// The number of the first record that may have no place: `tail` when it was last read, plus
     /// the capacity.
@@ -89,6 +90,7 @@ fn ring(capacity: usize, delay_ns: u64) -> (TraceWriter, TraceReader) {
     let writer = TraceWriter {
         ring: Arc::clone(&ring),
         probe: None,
+        probe_switch: ProbeSwitch::off(),
         head: 0,
         room_end: capacity as u64,
         nr_lost_since: 0,
@@ -123,7 +125,8 @@ impl TraceWriter {
     /// probe wants records.
     #[must_use]
     pub fn with_probe(self, probe: Option<Arc<dyn TraceProbe>>) -> TraceWriter {
-        TraceWriter { probe, ..self }
+        let probe_switch = probe.as_ref().map_or(ProbeSwitch::off(), |probe| probe.switch());
+        TraceWriter { probe, probe_switch, ..self }
     }
 
     /// Returns whether the reader has not ended.
@@ -136,9 +139,12 @@ impl TraceWriter {
     /// wants records any more; then it has written nothing.
     #[inline(always)]
     pub(super) fn push(&mut self, [time_ns, start, len, rest]: [u64; NR_WORDS]) -> bool {
-        let is_probed = self.probe.is_some() && self.is_probed([time_ns, start, len, rest]);
+        let is_probed = self.probe_switch.is_on();
+        if is_probed {
+            self.probe([time_ns, start, len, rest]);
+        }
         if !self.is_open() {
-            return is_probed;
+            return is_probed || self.end();
         }
         self.last_ns = (self.last_ns + 1).max(time_ns + self.delay_ns);
         if self.nr_lost_since != 0 && !self.has_noted_loss() || !self.has_room(1) {
@@ -149,18 +155,20 @@ impl TraceWriter {
         true
     }
 
-    /// Passes a packed record to the probe, if it wants records. Returns whether it does.
+    /// Passes a packed record to the probe.
     #[cold]
     #[inline(never)]
-    fn is_probed(&self, record: [u64; NR_WORDS]) -> bool {
-        let Some(probe) = &self.probe else { return false };
-        if probe.is_on() {
+    fn probe(&self, record: [u64; NR_WORDS]) {
+        if let Some(probe) = &self.probe {
             probe.record(&TraceRecord::unpack(record));
-            return true;
         }
-        if !self.is_open() {
-            probe.end();
-        }
+    }
+
+    /// Notes that neither a reader nor a probe wants records. Returns false.
+    #[cold]
+    #[inline(never)]
+    fn end(&self) -> bool {
+        self.probe.iter().for_each(|probe| probe.end());
         false
     }
 

@@ -83,7 +83,7 @@ impl DiskTrace {
         let probe = || self.probe.clone().map(|probe| probe as Arc<_>);
         match self.rings() {
             Some(rings) => Some(of_rings(&rings).with_probe(probe())),
-            None if switch::is_probed() => probe().map(TraceWriter::for_probe),
+            None if switch::PROBES.is_on() => probe().map(TraceWriter::for_probe),
             None => None,
         }
     }
@@ -91,7 +91,7 @@ impl DiskTrace {
     /// Returns the number of the present period in which a tracer observes the probes, unless the
     /// disk is traced. Contexts may lack a writer in a period that is new.
     pub(super) fn probed_period(&self) -> Option<u32> {
-        (switch::is_probed() && !self.is_on()).then(probes::period)
+        (switch::PROBES.is_on() && !self.is_on()).then(probes::period)
     }
 
     fn rings(&self) -> Option<Arc<DiskRings>> {

@@ -49,14 +49,17 @@ fn records_of_a_context_are_later_and_their_times_grow() {
 /// Counts the records that it sees.
 #[derive(Debug, Default)]
 struct Counter {
-    is_off: AtomicU32,
     nr_records: AtomicU32,
     nr_ends: AtomicU32,
 }
 
+/// The switch of the counter: one bit, beside others.
+static SWITCH: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(4);
+const ON: u64 = 2;
+
 impl TraceProbe for Counter {
-    fn is_on(&self) -> bool {
-        self.is_off.load(Ordering::Relaxed) == 0
+    fn switch(&self) -> ProbeSwitch {
+        ProbeSwitch::new(&SWITCH, ON)
     }
 
     fn record(&self, record: &TraceRecord) {
@@ -73,9 +76,10 @@ impl TraceProbe for Counter {
 fn writer_lives_as_long_as_its_reader_or_its_probe_wants_records() {
     let counter = Arc::new(Counter::default());
     let counts = || [&counter.nr_records, &counter.nr_ends].map(|nr| nr.load(Ordering::Relaxed));
-    let turn = |is_on: bool| counter.is_off.store((!is_on).into(), Ordering::Relaxed);
+    let turn = |is_on: bool| SWITCH.store(4 | if is_on { ON } else { 0 }, Ordering::Relaxed);
     let (writer, mut reader) = TraceWriter::for_queue(8);
     let mut writer = writer.with_probe(Some(counter.clone()));
+    turn(true);
     assert!(writer.push(packed(1)));
     turn(false);
     assert!(writer.push(packed(2)));

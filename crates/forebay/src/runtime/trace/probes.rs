@@ -16,7 +16,7 @@ mod notes;
 
 use super::switch;
 use crate::errno;
-use forebay_core::{TraceProbe, TraceRecord};
+use forebay_core::{ProbeSwitch, TraceProbe, TraceRecord};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -51,8 +51,8 @@ impl DiskProbe {
 }
 
 impl TraceProbe for DiskProbe {
-    fn is_on(&self) -> bool {
-        switch::is_probed()
+    fn switch(&self) -> ProbeSwitch {
+        switch::PROBES
     }
 
     fn record(&self, record: &TraceRecord) {

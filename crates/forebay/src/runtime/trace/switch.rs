@@ -8,6 +8,7 @@
 // A section by name is unsafe.
 #![cfg_attr(feature = "usdt", allow(unsafe_code))]
 
+use forebay_core::ProbeSwitch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One traced disk.
@@ -29,11 +30,8 @@ pub(crate) fn is_any() -> bool {
     SWITCH.load(Ordering::Relaxed) != 0
 }
 
-/// Returns whether a tracer observes the probes.
-#[inline]
-pub(super) fn is_probed() -> bool {
-    SWITCH.load(Ordering::Relaxed) & TRACERS != 0
-}
+/// The part of the switch that is on while a tracer observes the probes.
+pub(super) const PROBES: ProbeSwitch = ProbeSwitch::new(&SWITCH, TRACERS);
 
 /// Counts one more traced disk.
 pub(super) fn add_disk() {
