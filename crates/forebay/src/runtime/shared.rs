@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::claim::Claim;
 use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
+use crate::events;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::Emulator;
@@ -507,6 +508,7 @@ impl Drop for Shared {
             // may live on.
             (0..self.hctxs.len()).for_each(|at| self.close_hctx(at));
         });
+        events::closed(&self.info.spec);
     }
 }
 

@@ -6,6 +6,7 @@ mod recorder;
 pub use recorder::TraceStats;
 
 use crate::disk::Disk;
+use crate::events;
 use crate::runtime::shared::Shared;
 use crate::runtime::trace::rings::DiskRings;
 use forebay_trace::directory::{self, LOCAL_MAJOR, device, device_line, disk_name};
@@ -151,6 +152,7 @@ impl Trace {
             shared.end_trace(&rings);
             return Err(io::Error::other(format!("{spec}: cannot be traced: the trace has ended")));
         }
+        events::trace_begun(spec);
         disks.push(Added { disk: Arc::downgrade(shared), name, rings });
         Ok(())
     }

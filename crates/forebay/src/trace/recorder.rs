@@ -2,6 +2,7 @@
 
 use super::output::{Output, OutputFile};
 use crate::errno;
+use crate::events;
 use crate::runtime::trace::rings::{DiskRings, NewRing, Source};
 use crate::sys::clock;
 use forebay_core::TraceReader;
@@ -103,6 +104,8 @@ impl Recording {
         let ended = self.record(output, &mut disks);
         disks.iter().for_each(OpenDisk::refuse);
         let mut state = self.lock();
+        let TraceStats { records, lost } = state.stats;
+        events::trace_ended(records, lost, ended.as_ref().err());
         // Disks that were added meanwhile have no reader.
         state.new_disks.drain(..).for_each(|disk| disk.rings.close());
         (state.is_over, state.has_ended, state.error) = (true, true, ended.err());
