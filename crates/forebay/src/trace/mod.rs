@@ -35,8 +35,7 @@ const NR_RECORDS: usize = 1 << 17;
 /// tag), G (has a tag), X (split), I (queued in the scheduler), D (issued), R (the driver is busy)
 /// and C (complete). In Linux a request gets its tag before it is plugged. Waits for a flush and
 /// for a limit are messages. Offsets are rounded to sectors of 512 bytes, and ranges of 4 GiB and
-/// more are cut. S is missing for threads that wait for tags themselves (`wake=` other than
-/// `fair`).
+/// more are cut.
 ///
 /// Each thread and context writes to a ring of 4 MiB in memory, without a lock or a system call,
 /// and a thread of the trace writes the files. A full ring loses records; their number is in

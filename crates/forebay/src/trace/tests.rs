@@ -68,6 +68,33 @@ fn split_bio_waits_for_its_second_tag() {
 }
 
 #[test]
+fn each_io_that_waits_for_a_tag_does_so_once_under_each_wake_policy() {
+    for wake in ["fair", "single", "batch"] {
+        let (dir, stats) = trace(&format!("ram:1M?queue_depth=1&wake={wake}"), |disk| {
+            let mut queue = disk.queue();
+            let plug = crate::plug();
+            for nth in 0..3 {
+                queue.submit(Io::write(Buf::new(512), nth * 4096)).expect("room");
+            }
+            drop(plug);
+            // While its thread waits.
+            queue.submit(Io::write(Buf::new(512), 1 << 16)).expect("room");
+            queue.reap(4, 4, &mut Vec::new());
+        });
+        assert_eq!(stats.lost, 0);
+        let all = stages(dir.path());
+        let sleepers: Vec<_> = all.iter().filter(|(act, ..)| *act == "S").collect();
+        let sectors: std::collections::BTreeSet<_> = sleepers.iter().map(|(_, at, _)| at).collect();
+        assert_eq!(sleepers.len(), sectors.len(), "{wake}: {all:?}");
+        assert!([&8, &16].iter().all(|at| sectors.contains(*at)), "{wake}: {all:?}");
+        for at in sectors {
+            let place = |act: &str| all.iter().position(|it| it.0 == act && it.1 == *at);
+            assert!(place("Q") < place("S") && place("S") < place("G"), "{wake}, {at}: {all:?}");
+        }
+    }
+}
+
+#[test]
 fn failed_and_refused_requests_complete_with_an_error() {
     let (dir, _) = trace("fault:ram:1M?rule=read:medium:nth=1", |disk| {
         let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the rule");
