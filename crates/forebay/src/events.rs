@@ -4,22 +4,25 @@
 //!
 //! The target of all is `forebay`, and the field `disk` is the spec. Without the feature these
 //! functions are empty.
-#![cfg_attr(not(feature = "tracing"), allow(unused_variables, clippy::let_unit_value))]
+#![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
 use std::fmt;
 use std::time::Duration;
 
-/// The span of an open call, in which the events of its drivers are.
-#[cfg(feature = "tracing")]
-type Opening = tracing::span::EnteredSpan;
-#[cfg(not(feature = "tracing"))]
-type Opening = ();
-
-/// Begins the span of an open call, until the result is dropped. It may take long: an open waits
-/// for servers, and for the I/O of programs that were killed.
-pub(crate) fn opening(disk: &dyn fmt::Display) -> Opening {
+/// The span of an open call, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Opening {
     #[cfg(feature = "tracing")]
-    tracing::info_span!(target: "forebay", "open", %disk).entered()
+    _span: tracing::span::EnteredSpan,
+}
+
+/// Begins the span of an open call. It may take long: an open waits for servers, and for the I/O of
+/// programs that were killed.
+pub(crate) fn opening(disk: &dyn fmt::Display) -> Opening {
+    Opening {
+        #[cfg(feature = "tracing")]
+        _span: tracing::info_span!(target: "forebay", "open", %disk).entered(),
+    }
 }
 
 /// A disk was opened.
