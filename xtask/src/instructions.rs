@@ -19,6 +19,12 @@ const RELEASE_MAX: f64 = 1.1;
 /// Maximum number of instructions that an I/O of a C program costs more than one of a Rust program.
 const C_MAX: f64 = 30.0;
 
+/// Maximum number of instructions for a record of a trace, in the thread that submits.
+const RECORD_MAX: f64 = 120.0;
+
+/// Records of an I/O in batches of 32: Q, G, D and C, and a P and a U for each batch.
+const NR_RECORDS: f64 = 4.0 + 2.0 / 32.0;
+
 /// A limit on the cost of one kind of work.
 struct Gate {
     /// The kind of work.
@@ -94,7 +100,8 @@ pub(crate) fn run() -> Outcome {
     }
     Line::cargo("build --profile dist --package forebay-core --example token").run()?;
     for profile in ["dist", "release"] {
-        Line::cargo("build --package forebay --example cost --profile")
+        // With the probes, as the program has them.
+        Line::cargo("build --package forebay --features usdt --example cost --profile")
             .argument(profile.to_owned())
             .run()?;
     }
@@ -124,6 +131,12 @@ pub(crate) fn run() -> Outcome {
     if more > C_MAX {
         failed.push(format!("an I/O from C costs {more:.0} more than one from Rust, over {C_MAX}"));
     }
+    let traced = difference(|nr| counted_in_first_thread("dist", "cost", "traced-batches", nr))?;
+    let record = (traced - counts.each("dist", "cost", "batches")?) / NR_RECORDS;
+    println!("instructions: {record:5.0} of at most {RECORD_MAX:4.0}: a record of a trace");
+    if record > RECORD_MAX {
+        failed.push(format!("a record of a trace costs {record:.0}, over {RECORD_MAX}"));
+    }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
@@ -133,18 +146,22 @@ pub(crate) fn run() -> Outcome {
 struct Counts(BTreeMap<[String; 3], f64>);
 
 impl Counts {
-    /// Returns the instructions for one piece of work: the difference between a long and a short
-    /// run.
+    /// Returns the instructions for one piece of work.
     fn each(&mut self, profile: &str, example: &str, kind: &str) -> Result<f64, String> {
         let name = [profile, example, kind].map(str::to_owned);
         if let Some(known) = self.0.get(&name) {
             return Ok(*known);
         }
-        let [few, many] = [9_600, 57_600].map(|nr| counted(profile, example, kind, nr));
-        let each = (many? - few?) / 48_000.0;
+        let each = difference(|nr| counted(profile, example, kind, nr))?;
         self.0.insert(name, each);
         Ok(each)
     }
+}
+
+/// Returns the instructions for one piece of work: the difference between a long and a short run.
+fn difference(counted: impl Fn(u64) -> Result<f64, String>) -> Result<f64, String> {
+    let [few, many] = [9_600, 57_600].map(counted);
+    Ok((many? - few?) / 48_000.0)
 }
 
 /// Returns whether valgrind can be run.
@@ -158,6 +175,24 @@ pub(crate) fn counted(profile: &str, example: &str, kind: &str, nr: u64) -> Resu
     let arguments = "--tool=callgrind --callgrind-out-file=/dev/null";
     let line = Line::new("valgrind", arguments).argument(program).argument(kind.to_owned());
     collected(&line.argument(nr.to_string()))
+}
+
+/// Returns the instructions of the first thread of a run.
+fn counted_in_first_thread(
+    profile: &str,
+    example: &str,
+    kind: &str,
+    nr: u64,
+) -> Result<f64, String> {
+    let out = crate::command::target(&format!("instructions-{kind}"));
+    let program = crate::command::target(&format!("{profile}/examples/{example}"));
+    let arguments = format!("--tool=callgrind --separate-threads=yes --callgrind-out-file={out}");
+    let line = Line::new("valgrind", &arguments).argument(program).argument(kind.to_owned());
+    collected(&line.argument(nr.to_string()))?;
+    let first = format!("{out}-01");
+    let text = std::fs::read_to_string(&first).map_err(|error| format!("{first}: {error}"))?;
+    let count = text.lines().find_map(|line| line.strip_prefix("summary: ")?.parse().ok());
+    count.ok_or_else(|| format!("{first}: no line with the summary"))
 }
 
 /// Runs callgrind, and returns the number of instructions that it has counted.

@@ -4,7 +4,7 @@
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
 //! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk; [`control`]: `forebay ctl` and
 //!   `forebay control`, a running server;
-//! - [`trace`]: `forebay trace`, where the time of requests went;
+//! - [`trace`]: `forebay trace`, traces of a running server, and where the time of requests went;
 //! - [`run`]: `forebay run`, programs that use libaio, on the layer;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
@@ -101,7 +101,7 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Run the published experiments, and compare the figures with the published ones
     Lab(lab::Args),
-    /// Sum up a trace: how long requests spent in each stage
+    /// Record a trace of a running server, or sum one up: how long requests spent in each stage
     Trace(trace::TraceArgs),
     /// Print the help of a command, or of a topic: specs, policies, report
     Help {

@@ -12,7 +12,10 @@ pub(crate) const IS_STATIC: bool = cfg!(target_feature = "crt-static");
 pub(crate) fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let drivers = DRIVER_NAMES.into_iter().filter(|name| !(IS_STATIC && *name == "rbd"));
-        let features = if IS_STATIC { "tls, vhost-user" } else { "rbd, run, tls, vhost-user" };
+        let features = match IS_STATIC {
+            true => "tls, usdt, vhost-user",
+            false => "rbd, run, tls, usdt, vhost-user",
+        };
         format!(
             "{}\ncommit: {}\ndrivers: {}\nengines of files: io_uring, aio, psync\n\
              features: {features}\ntarget: {}\nrustc: {}",

@@ -81,6 +81,11 @@ impl SoftwareQueue {
         self.trace.is_read()
     }
 
+    /// Returns whether the queue has a writer of records: for a reader, or for a probe only.
+    pub fn has_trace(&self) -> bool {
+        self.trace.is_on()
+    }
+
     /// Returns whether any bio waits in the plug.
     #[inline]
     pub fn is_plugged(&self) -> bool {

@@ -100,4 +100,4 @@ pub use tag::steps as tag_steps;
 pub use tag::{
     QUEUE_DEPTH_MAX, Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy,
 };
-pub use trace::{TraceEvent, TraceReader, TraceRecord, TraceWriter};
+pub use trace::{ProbeSwitch, TraceEvent, TraceProbe, TraceReader, TraceRecord, TraceWriter};

@@ -131,6 +131,10 @@ pub struct Options {
     /// Directories whose files may be added as exports while the server runs, by their paths. They
     /// are added to [`Needs::writable`](crate::Needs::writable).
     pub allowed: Vec<PathBuf>,
+    /// Directory for traces of all exports, each in a directory with a number. A trace begins with
+    /// the server; later ones begin by requests at the control socket. Created if it does not
+    /// exist, and added to [`Needs::created`](crate::Needs::created).
+    pub trace: Option<PathBuf>,
     /// Format of log lines.
     pub log_format: LogFormat,
     /// Lowest severity of the log lines that are written.

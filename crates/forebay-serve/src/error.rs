@@ -27,6 +27,9 @@ pub enum ServeError {
         /// The cause.
         source: forebay::OwnerError,
     },
+    /// A trace cannot be written to its directory.
+    #[error("trace: {0}")]
+    Trace(String),
     /// The control socket cannot be opened or served.
     #[error(transparent)]
     Control(#[from] crate::own_socket::ControlError),

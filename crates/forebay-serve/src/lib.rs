@@ -40,6 +40,7 @@ mod small;
 mod tenant;
 mod threads;
 mod tls;
+mod traces;
 mod vhost_user;
 mod worker;
 

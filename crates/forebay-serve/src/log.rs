@@ -64,6 +64,13 @@ impl Log {
 
     /// Writes a line of this level.
     pub(crate) fn write_at(&self, level: LogLevel, now_ns: u64, text: impl fmt::Display) {
+        // Subscribers have levels and limits of their own.
+        #[cfg(feature = "tracing")]
+        match level {
+            LogLevel::Error => tracing::error!(target: "forebay_serve", "{text}"),
+            LogLevel::Warning => tracing::warn!(target: "forebay_serve", "{text}"),
+            LogLevel::Info => tracing::info!(target: "forebay_serve", "{text}"),
+        }
         if level as u8 > self.level.load(Ordering::Relaxed) {
             return;
         }

@@ -82,6 +82,7 @@ impl Managed {
         }
         let export = Arc::new(export);
         self.offer(&export, info)?;
+        self.shared.traces.add(&export);
         let Export { name, spec, .. } = &*export;
         self.shared.log.line(now_ns(), format_args!("export {name:?}: added, {spec}"));
         Ok(export)

@@ -21,6 +21,7 @@ use crate::sizes::Sizes;
 use crate::small::SmallServer;
 use crate::threads::Threads;
 use crate::tls::Tls;
+use crate::traces::Traces;
 use forebay::{Disk, now_ns};
 use forebay_front::stream::Budget;
 use forebay_nbd::export::ExportInfo;
@@ -73,6 +74,9 @@ pub struct Needs {
     /// Directories whose files may be opened for reading and writing
     /// ([`Options::allowed`](crate::Options::allowed)).
     pub writable: Vec<PathBuf>,
+    /// Directories in which files and directories are created
+    /// ([`Options::trace`](crate::Options::trace)).
+    pub created: Vec<PathBuf>,
     /// Whether a disk may connect to another server.
     pub connects: bool,
 }
@@ -87,6 +91,10 @@ impl Server {
     /// # Errors
     /// Returns an error that names what cannot be opened, and the remedy.
     pub fn open(mut options: Options) -> Result<Server, ServeError> {
+        // Before the disks: a mistake here must change nothing.
+        let log = Arc::new(Log::to(options.log.take(), options.log_format, options.log_level));
+        let traces = Traces::new(options.trace.as_deref(), &log);
+        let traces = traces.map_err(|error| ServeError::Trace(error.to_string()))?;
         let tls = options.tls.take().map(Tls::open).transpose()?;
         let tls_policy = tls.as_ref().map_or(TlsPolicy::Off, Tls::policy);
         if options.exports.is_empty() {
@@ -142,8 +150,9 @@ impl Server {
             nr_open: Arc::default(),
             max_block: max_block.max(PIECE_MIN),
             counters,
-            log: Log::to(options.log, options.log_format, options.log_level),
+            log,
             status: BlockStatusThreads::default(),
+            traces,
             closing: Closing::new(options.exit_last)
                 .map_err(system("cannot create a descriptor"))?,
         });
@@ -184,6 +193,7 @@ impl Server {
             socket_files: files.map(Path::to_owned).collect(),
             readable: self.shared.tls.as_ref().map_or_else(Vec::new, Tls::directories),
             writable: self.allowed.clone(),
+            created: self.shared.traces.directory().map(Path::to_owned).into_iter().collect(),
             connects: exports.iter().any(|export| export.disk.info().facts.uses_tcp),
         }
     }
@@ -220,6 +230,10 @@ impl Server {
             }
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
+        if self.shared.traces.directory().is_some() {
+            let exports = self.shared.exports.all();
+            self.shared.traces.switch_on(&exports).map_err(ServeError::Trace)?;
+        }
         let threads = Threads::start(&self.shared)?;
         let control = || Control::new(&self.shared, threads.inboxes());
         let control = self.control.take().map(|socket| SmallServer::start(socket, control()));
@@ -252,6 +266,8 @@ impl Server {
         let note = |note| shared.log.warn(now_ns(), note);
         let mut failures = end::drain_and_flush(END, || threads.end(), &exports, note);
         failures.extend(accepted.err());
+        // After the last flush, which belongs to the trace.
+        shared.traces.end();
         end::gravest(&self.shared.log, failures)
     }
 }

@@ -9,13 +9,14 @@ use crate::log::Log;
 use crate::metrics::Counters;
 use crate::sizes::Sizes;
 use crate::tls::Tls;
+use crate::traces::Traces;
 use forebay_front::PollMode;
 use forebay_front::stream::Budget;
 use forebay_nbd::server::TlsPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The state; only its atomics, counters, exports, sizes and log change.
+/// The state; only its atomics, counters, exports, sizes, traces and log change.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) exports: Exports,
@@ -37,9 +38,10 @@ pub(crate) struct Shared {
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<Log>,
     /// Threads that answer BLOCK_STATUS.
     pub(crate) status: BlockStatusThreads,
+    pub(crate) traces: Traces,
     /// Requests to end the server.
     pub(crate) closing: Closing,
 }

@@ -32,8 +32,7 @@ pub fn file_path(dir: &Path, name: &str, index: u32) -> PathBuf {
 pub fn disk_name(spec: &str, taken: &[String]) -> String {
     let target = spec.split('?').next().unwrap_or_default();
     let last = target.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
-    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
-    let plain = |text: &str| text.chars().map(|c| if is_plain(&c) { c } else { '-' }).collect();
+    let plain = |text: &str| text.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
     let name: String = match last.trim_matches('.') {
         "" => "disk".to_owned(),
         last => plain(last),
@@ -43,31 +42,102 @@ pub fn disk_name(spec: &str, taken: &[String]) -> String {
     all.find(|name| !taken.contains(name)).unwrap_or(name)
 }
 
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+/// Returns whether a name has no characters that a shell, a path or `blkparse` interprets.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    name.chars().all(is_plain)
+}
+
 /// Creates the directory of a trace, if it does not exist, with an empty list of disks.
 ///
 /// # Errors
 /// Fails if the directory has a file `devices` or `NAME.blktrace.N`, or cannot be written. No file
 /// is changed then.
 pub fn create(dir: &Path) -> io::Result<()> {
-    let named = |what: &str, error: &io::Error| {
-        io::Error::new(error.kind(), format!("{}: cannot {what}: {error}", dir.display()))
-    };
-    fs::create_dir_all(dir).map_err(|error| named("create the directory", &error))?;
-    let taken = |what: &str| {
-        let what = format!(
-            "{}: the directory has {what}: remove its files, or choose another directory",
-            dir.display()
-        );
-        io::Error::new(io::ErrorKind::AlreadyExists, what)
-    };
-    if find(dir).is_ok() {
-        return Err(taken("a trace"));
-    }
-    match File::create_new(dir.join(DEVICES)) {
+    fs::create_dir_all(dir).map_err(|error| named(dir, "create the directory", &error))?;
+    check_unused(dir)?;
+    match create_file(&dir.join(DEVICES)) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken("a file devices")),
-        Err(error) => Err(named("create the file devices", &error)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(taken(dir, "a file devices"))
+        }
+        Err(error) => Err(named(dir, "create the file devices", &error)),
     }
+}
+
+/// Creates a file that does not exist, for writing only: a confined process may lack the right to
+/// read.
+///
+/// # Errors
+/// Fails if it exists, or cannot be created.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
+}
+
+/// Checks that a trace can be created in this directory, which may not exist yet. Changes nothing.
+///
+/// # Errors
+/// Fails if the directory has a file `devices` or `NAME.blktrace.N`.
+pub fn check_unused(dir: &Path) -> io::Result<()> {
+    if find(dir).is_ok() {
+        return Err(taken(dir, "a trace"));
+    }
+    match fs::symlink_metadata(dir.join(DEVICES)) {
+        Ok(_) => Err(taken(dir, "a file devices")),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Creates the directory of the next trace: `PREFIX` and a number, beginning with 1, in a directory
+/// that exists. Nothing is replaced, and a number that was used is not used again while a later one
+/// exists.
+///
+/// # Errors
+/// Fails if the directory cannot be read or written.
+pub fn create_next(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
+    let mut number = numbers(parent, prefix)?.last().copied().unwrap_or(0) + 1;
+    loop {
+        let dir = parent.join(format!("{prefix}{number}"));
+        match fs::create_dir(&dir) {
+            // Another process may have created it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(named(&dir, "create the directory", &error)),
+            Ok(()) => return create(&dir).map(|()| dir),
+        }
+    }
+}
+
+/// Returns the numbers of the traces that [`create_next`] has made in a directory, in order.
+///
+/// # Errors
+/// Fails if the directory cannot be read.
+pub fn numbers(parent: &Path, prefix: &str) -> io::Result<Vec<u64>> {
+    let entries = fs::read_dir(parent).map_err(|error| named(parent, "read it", &error))?;
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let digits = name.to_str().and_then(|name| name.strip_prefix(prefix));
+        // Not `+1` or `01`, which would not be found again.
+        let number =
+            digits.and_then(|text| text.parse::<u32>().ok().filter(|nr| nr.to_string() == text));
+        numbers.extend(number.map(u64::from));
+    }
+    numbers.sort();
+    Ok(numbers)
+}
+
+fn named(path: &Path, what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: cannot {what}: {error}", path.display()))
+}
+
+fn taken(dir: &Path, what: &str) -> io::Error {
+    let dir = dir.display();
+    let what =
+        format!("{dir}: the directory has {what}: remove its files, or choose another directory");
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
 /// Returns the line of a disk in the file [`DEVICES`]: number, name and spec.
@@ -117,7 +187,7 @@ pub fn find(path: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
 }
 
 /// Splits the name of a file into the disk and the index.
-fn split_name(name: &str) -> Option<(&str, u32)> {
+pub(crate) fn split_name(name: &str) -> Option<(&str, u32)> {
     let (disk, index) = name.rsplit_once(".blktrace.")?;
     Some((disk, index.parse().ok()?))
 }
@@ -154,6 +224,22 @@ mod tests {
         fs::remove_file(&list).expect("it is there");
         create(dir.path()).expect("an empty directory");
         assert!(create(dir.path()).is_err());
+    }
+
+    #[test]
+    fn next_trace_has_the_number_after_the_last_one() {
+        let parent = tempfile::tempdir().expect("a directory");
+        for name in ["1", "3", "t-7", "05", "x", "+9"] {
+            fs::create_dir(parent.path().join(name)).expect("a directory");
+        }
+        assert_eq!(numbers(parent.path(), "").expect("it is read"), [1, 3]);
+        let next = create_next(parent.path(), "").expect("it is written");
+        assert_eq!(next, parent.path().join("4"));
+        assert!(next.join(DEVICES).exists());
+        let next = create_next(parent.path(), "t-").expect("it is written");
+        assert_eq!(next, parent.path().join("t-8"));
+        let error = create_next(&parent.path().join("none"), "").expect_err("it does not exist");
+        assert!(error.to_string().contains("none: cannot read it: No such file"), "{error}");
     }
 
     #[test]

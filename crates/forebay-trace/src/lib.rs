@@ -8,6 +8,7 @@
 //! - [`writer`]: a file, from records of the core;
 //! - [`directory`]: the names of the files of a trace, and the list of its devices;
 //! - [`reader`]: the records of all files of a disk, in the order of their times;
+//! - [`stream`]: the files of a trace on a socket, for another process;
 //! - [`report`]: how long requests spent in each stage, and where the time of the slowest went.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -16,4 +17,5 @@ pub mod directory;
 pub mod reader;
 pub mod record;
 pub mod report;
+pub mod stream;
 pub mod writer;

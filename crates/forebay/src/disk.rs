@@ -18,6 +18,7 @@ pub use options::DiskOptions;
 use crate::buf::Buf;
 use crate::driver;
 use crate::error::{FreezeError, IoError, OpenError, OwnerError, SpecError};
+use crate::events;
 use crate::extent::{Extent, ExtentKind, Extents};
 use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
@@ -77,6 +78,24 @@ impl Disk {
     /// # Errors
     /// Same as [`Disk::open`].
     pub fn open_spec(spec: &Spec) -> Result<Disk, OpenError> {
+        Disk::reported(spec, || Disk::open_parsed(spec))
+    }
+
+    /// Opens a disk, and reports the outcome as an event.
+    fn reported(
+        spec: &Spec,
+        open: impl FnOnce() -> Result<Disk, OpenError>,
+    ) -> Result<Disk, OpenError> {
+        let _span = events::opening(spec);
+        let opened = open();
+        match &opened {
+            Ok(disk) => events::opened(spec, disk.info().driver, disk.capacity_bytes()),
+            Err(error) => events::not_opened(spec, error),
+        }
+        opened
+    }
+
+    fn open_parsed(spec: &Spec) -> Result<Disk, OpenError> {
         let mut keys = Keys::of(spec);
         let settings = Settings::take(&mut keys)?;
         let opened = driver::open(spec, &mut keys, &settings)?;
@@ -176,7 +195,9 @@ impl Disk {
     /// ```
     pub fn grow(&self, size_bytes: u64) -> io::Result<()> {
         self.check_not_forked()?;
-        self.shared.grow(size_bytes)
+        self.shared.grow(size_bytes)?;
+        events::changed(&self.info().spec, "size_bytes", &size_bytes);
+        Ok(())
     }
 
     fn check_not_forked(&self) -> io::Result<()> {
@@ -259,7 +280,11 @@ impl Disk {
     /// Fails if the flush fails. Then all writes since the last successful flush may be lost. Later
     /// flushes fail too, until the loss is [acknowledged](Disk::acknowledge_loss).
     pub fn flush(&self) -> Result<(), IoError> {
-        self.run_without_memory(Bio::flush())
+        let flushed = self.run_without_memory(Bio::flush());
+        if let Err(error) = &flushed {
+            events::flush_failed(&self.info().spec, error);
+        }
+        flushed
     }
 
     /// Discards `len` bytes at byte `offset`: the device may free their space. The contents of the
@@ -374,6 +399,7 @@ impl Disk {
             });
         }
         self.shared.set_nr_requests(nr_requests);
+        events::changed(&self.info().spec, "nr_requests", &nr_requests);
         Ok(())
     }
 
@@ -414,6 +440,7 @@ impl Disk {
     /// ```
     pub fn set_weight_by(&self, by: WeightBy, cost: CostModel) {
         self.shared.set_weight_measure(by, cost);
+        events::changed(&self.info().spec, "weight_by", &by.name());
     }
 
     /// Returns the present measure of weights. It is that of the disk's spec, unless

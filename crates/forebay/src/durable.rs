@@ -4,6 +4,7 @@
 
 use crate::disk::Disk;
 use crate::error::IoError;
+use crate::events;
 use crate::future::IoFuture;
 use crate::io::{Io, segments_of};
 use forebay_core::{Bio, BioFlags, LostWrites, Op};
@@ -161,6 +162,10 @@ impl Disk {
     /// losses. A disk that is opened later reports the errors that the kernel reports to a newly
     /// opened file.
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
-        self.shared.acknowledge_loss()
+        let lost = self.shared.acknowledge_loss();
+        if let Some(lost) = &lost {
+            events::loss_acknowledged(&self.info().spec, lost.after, lost.up_to);
+        }
+        lost
     }
 }

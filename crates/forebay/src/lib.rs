@@ -74,6 +74,7 @@ mod durable;
 mod errno;
 mod error;
 mod error_numbers;
+mod events;
 mod extent;
 mod file_system;
 #[doc(hidden)]

@@ -64,7 +64,9 @@ pub(super) fn build(Profile(profile): Profile) -> Result<String, String> {
 /// Runs the program in a root that has no other file.
 fn try_it(clean: &str) -> Outcome {
     let long = super::output_in(clean, "/forebay --version")?;
-    if !long.contains(&format!("target: {TARGET}")) || !long.contains("features: tls, vhost-user") {
+    if !long.contains(&format!("target: {TARGET}"))
+        || !long.contains("features: tls, usdt, vhost-user")
+    {
         return Err(format!("package: --version printed\n{long}"));
     }
     for (arguments, reason) in REFUSED {

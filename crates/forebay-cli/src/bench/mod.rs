@@ -111,6 +111,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         let files = sweep::Files { svg: asked.svg.as_deref(), html: asked.html.as_deref() };
         return sweep::main(&command, sweep, files);
     }
+    trace::check(command.run.trace.as_deref())?;
     let stop = Stop::on_signals()?;
     let (layout, notices) = prepare(jobs, &targets, command.run.readonly)?;
     notices.iter().for_each(note);

@@ -2,7 +2,7 @@
 
 use super::{ask, limits, pairs, print};
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use forebay::{Priority, Spec};
 use rustix::fs::OFlags;
 use serde_json::{Map, Value, json};
@@ -20,6 +20,7 @@ Examples:
   truncate -s 20G vm1.img && forebay ctl run/control resize vm1
   forebay ctl run/control add vm2 vm2.img?direct=on
   forebay ctl run/control remove vm2                waits until its clients have disconnected
+  forebay ctl run/control trace off                 ends the trace of serve --trace
   forebay ctl run/control drain                     the server stops after its last client
 The server was started with --control run/control, by the same user. For programs: the socket takes
 lines of JSON (docs/guide.md).";
@@ -41,7 +42,7 @@ pub(crate) struct CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show all exports: their disks, limits, I/O and clients
+    /// Show all exports: their disks, limits, I/O and clients; and whether a trace runs
     List,
     /// Show or set the limits of an export, or of one of its clients
     Limits {
@@ -101,7 +102,19 @@ enum Command {
         #[arg(value_name = "LEVEL")]
         level: Option<String>,
     },
-    // A command that switches traces of the block layer belongs here: `trace on|off`.
+    /// Show whether a trace runs, begin the next one in the directory of serve --trace, or end it.
+    /// It records all exports, also those that are added later
+    Trace {
+        /// on or off
+        #[arg(value_name = "on|off")]
+        switch: Option<Switch>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 /// Options of `forebay ctl add`.
@@ -160,6 +173,10 @@ fn request(command: &Command) -> Result<Value, Failure> {
         Command::ReloadCertificates => json!({ "command": "reload-certificates" }),
         Command::LogLevel { level: None } => json!({ "command": "log-level" }),
         Command::LogLevel { level } => json!({ "command": "log-level", "level": level }),
+        Command::Trace { switch: None } => json!({ "command": "trace" }),
+        Command::Trace { switch: Some(switch) } => {
+            json!({ "command": "trace", "on": *switch == Switch::On })
+        }
     })
 }
 
@@ -244,6 +261,9 @@ mod tests {
             ("remove a --force", json!({"command": "remove", "export": "a", "force": true})),
             ("drain", json!({"command": "drain", "force": false})),
             ("reload-certificates", json!({"command": "reload-certificates"})),
+            ("trace", json!({"command": "trace"})),
+            ("trace on", json!({"command": "trace", "on": true})),
+            ("trace off", json!({"command": "trace", "on": false})),
             ("log-level warning", json!({"command": "log-level", "level": "warning"})),
         ] {
             assert_eq!(request_of(words), expected, "{words}");

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// Returns the text of a reply.
 pub(super) fn of(reply: &Value) -> String {
     if let Some(all) = reply["exports"].as_array() {
-        return all.iter().map(export).collect();
+        return all.iter().map(export).chain(trace(&reply["trace"])).collect();
     }
     if let Some(settings) = reply["policy"].as_object() {
         let line = |(key, value): (&String, &Value)| {
@@ -18,8 +18,30 @@ pub(super) fn of(reply: &Value) -> String {
         Some(level) => format!("{level}\n"),
         None if reply["export"].is_string() => export(reply),
         // The others only confirm the request.
-        None => String::new(),
+        None => trace(&reply["trace"]).unwrap_or_default(),
     }
+}
+
+/// Returns the state of the trace. `None`: there was none, and the server has no directory for one.
+fn trace(trace: &Value) -> Option<String> {
+    let is_on = trace["on"].as_bool()?;
+    let mut text = format!("trace {}", if is_on { "on" } else { "off" });
+    let place = match &trace["directory"] {
+        Value::String(dir) => Some(dir.as_str()),
+        _ => trace.get("directory").map(|_| "a client of the control socket"),
+    };
+    if let Some(place) = place {
+        let last = if is_on { "to" } else { "the last one to" };
+        let _ = match trace["error"].as_str() {
+            Some(error) => write!(text, ", {last} {place} has ended early: {error}"),
+            None => {
+                let (records, lost) = (&trace["records"], &trace["lost"]);
+                write!(text, ", {last} {place}: {records} records, {lost} lost")
+            }
+        };
+    }
+    text.push('\n');
+    Some(text)
 }
 
 /// Returns the description of an export.
@@ -101,6 +123,19 @@ fn io(stats: &Value, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    #[test]
+    fn state_of_the_trace_follows_the_exports() {
+        let all = json!({"exports": [], "trace": {"on": false}});
+        assert_eq!(super::of(&all), "trace off\n");
+        assert_eq!(super::of(&json!({"exports": [], "trace": null})), "");
+        let on = json!({"on": true, "directory": "/t/1", "records": 7, "lost": 0});
+        assert_eq!(super::of(&json!({"trace": on})), "trace on, to /t/1: 7 records, 0 lost\n");
+        let off = json!({"on": false, "directory": null, "error": "File too large"});
+        let expected = "trace off, the last one to a client of the control socket has ended \
+                        early: File too large\n";
+        assert_eq!(super::of(&json!({"trace": off})), expected);
+    }
 
     #[test]
     fn description_has_limits_and_io() {

@@ -150,6 +150,12 @@ pub(crate) struct ServeArgs {
     /// 9809; default: no metrics]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
+    /// Directory for traces: records the stages of each request of all exports, from the start on.
+    /// Each trace has its own directory there, DIR/1, DIR/2 and so on. `forebay ctl SOCKET trace
+    /// off` ends it, and `on` begins the next one [default: none; `forebay trace SOCKET` records
+    /// without it]
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
     devices: DeviceArgs,
     #[command(flatten)]
@@ -281,8 +287,9 @@ fn signals_failed(error: &io::Error) -> Failure {
     Failure::Run(format!("cannot handle signals: {error}"))
 }
 
-/// Raises the limit of descriptors as far as the process may: each connection needs one.
-fn raise_nr_descriptors() {
+/// Raises the limit of descriptors as far as the process may: each connection needs one, and each
+/// file of a trace.
+pub(crate) fn raise_nr_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // If that fails, the server refuses connections earlier.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -347,6 +354,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         sockets: Vec::new(),
         exit_last: args.manners.exit_last,
         allowed: args.manners.allow_path.clone(),
+        trace: args.trace.clone(),
         log_format: args.manners.format(),
         log_level: args.manners.log_level,
         log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
@@ -413,6 +421,7 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::Writable { spec } => Failure::Usage(format!(
             "{spec}: read_only=off contradicts --read-only: leave out one of them"
         )),
+        ServeError::Trace(why) => Failure::Run(format!("--trace: {why}")),
         ServeError::Memory { .. } => Failure::Usage(format!(
             "{error}: raise --memory-mib, or lower --max-connections or --threads"
         )),

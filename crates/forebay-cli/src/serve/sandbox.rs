@@ -2,7 +2,8 @@
 //! before it accepts connections.
 //!
 //! It keeps these rights: to open the files of the disks again, once for each queue; to open the
-//! files below the directories of `--allow-path`; to remove its socket files, its PID file, and the
+//! files below the directories of `--allow-path`; to create files in the directory of `--trace`; to
+//! remove its socket files, its PID file, and the
 //! private directory of `--run`; to read the directory of the TLS certificates, for a reload; and
 //! to connect to NBD servers, if a disk is on one. It loses all others: the rest of the file
 //! system, new TCP ports and connections, signals to other processes, and programs with more
@@ -110,6 +111,8 @@ fn restrict(needs: &Needs, removed: Option<&Path>) -> Result<RestrictionStatus, 
     let readable = readable.chain(needs.readable.iter().map(|path| (path.clone(), read)));
     let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let readable = readable.chain(needs.writable.iter().map(|path| (path.clone(), write)));
+    let create = AccessFs::MakeDir | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::ReadDir;
+    let readable = readable.chain(needs.created.iter().map(|path| (path.clone(), create)));
     let remove_dir: BitFlags<AccessFs> = AccessFs::RemoveDir.into();
     let parent = removed.and_then(folder_of).map(|folder| (folder, remove_dir));
     let readable = readable.chain(parent);

@@ -1,6 +1,7 @@
-//! `forebay trace`: sums up a trace.
+//! `forebay trace`: records a trace of a running server, and sums up traces.
 
 mod json;
+mod record;
 mod summary;
 mod text;
 
@@ -8,8 +9,20 @@ use crate::failure::Failure;
 use crate::output;
 use clap::{Args, Subcommand};
 use forebay_trace::directory;
+use record::RecordArgs;
 use std::path::PathBuf;
 use summary::Summary;
+
+/// The end of `forebay trace --help`.
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  forebay serve disk.img --control run/control     a server that can be traced
+  forebay trace run/control --for 10               record all I/O of 10 seconds
+  forebay trace run/control --output t             until Ctrl-C, to the new directory t
+  forebay trace report t                           where the time of the requests went
+The user must be that of the server, or root. The trace belongs to the user who records, and a
+confined server needs no further rights. If this command cannot write as fast as the server records,
+records are lost, and counted; the I/O is not delayed.";
 
 /// The end of `forebay trace report --help`.
 const EXAMPLES: &str = "\
@@ -23,9 +36,14 @@ until it is issued; device, until it is complete.";
 
 /// Options of `forebay trace`.
 #[derive(Args, Debug)]
+#[command(after_help = RECORD_EXAMPLES, arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
-    command: TraceCommand,
+    command: Option<TraceCommand>,
+    #[command(flatten)]
+    record: RecordArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,18 +69,29 @@ pub(crate) struct ReportArgs {
 
 /// Runs `forebay trace`.
 pub(crate) fn main(args: &TraceArgs) -> Result<(), Failure> {
-    let TraceCommand::Report(args) = &args.command;
-    report(args)
+    match &args.command {
+        Some(TraceCommand::Report(args)) => report(args),
+        None => record::main(&args.record),
+    }
 }
 
 fn report(args: &ReportArgs) -> Result<(), Failure> {
     let disks = directory::find(&args.path).map_err(|error| {
-        Failure::Run(match error.kind() {
-            std::io::ErrorKind::NotFound => format!(
-                "{}: no trace found in this directory: record one with forebay bench --trace=DIR",
-                args.path.display()
-            ),
-            _ => format!("{}: cannot read the trace: {error}", args.path.display()),
+        let path = args.path.display();
+        let numbers = directory::numbers(&args.path, "").unwrap_or_default();
+        Failure::Run(match (error.kind(), numbers.last()) {
+            (std::io::ErrorKind::NotFound, Some(last)) => {
+                format!(
+                    "{path}: it holds one directory for each trace: name one, such as {path}/{last}"
+                )
+            }
+            (std::io::ErrorKind::NotFound, None) => {
+                format!(
+                    "{path}: no trace found in this directory: record one with forebay bench \
+                     --trace=DIR"
+                )
+            }
+            _ => format!("{path}: cannot read the trace: {error}"),
         })
     })?;
     let summaries = disks

@@ -8,18 +8,9 @@ use std::fmt::Write as _;
 
 /// Returns the report of a disk.
 pub(super) fn render(summary: &Summary) -> String {
-    let mut text = String::new();
+    let mut text = headline(summary);
     let counts = &summary.counts;
     // Writing to a String does not fail, here and below.
-    let _ = writeln!(
-        text,
-        "{}: {} I/Os in {}, from {} {}",
-        summary.disk,
-        counts.queued,
-        time(summary.span_ns as f64),
-        summary.nr_files,
-        if summary.nr_files == 1 { "file" } else { "files" },
-    );
     let _ = writeln!(
         text,
         "  {} merged ({:.1} %), {} requests issued, {} flushes, {} split",
@@ -73,6 +64,14 @@ pub(super) fn render(summary: &Summary) -> String {
         text.push_str(&table::aligned(&slowest(summary), "    "));
     }
     text
+}
+
+/// Returns the first line of the report of a disk.
+pub(super) fn headline(summary: &Summary) -> String {
+    let Summary { disk, nr_files, .. } = summary;
+    let files = if *nr_files == 1 { "file" } else { "files" };
+    let (queued, span) = (summary.counts.queued, time(summary.span_ns as f64));
+    format!("{disk}: {queued} I/Os in {span}, from {nr_files} {files}\n")
 }
 
 /// Returns the table of the stages.

@@ -18,6 +18,7 @@ mod load;
 mod manual;
 mod pictures;
 mod priorities;
+mod probes;
 mod refusals;
 mod run;
 mod run_apps;

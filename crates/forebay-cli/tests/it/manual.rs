@@ -126,7 +126,7 @@ fn the_long_version_names_commit_drivers_features_and_target() {
         ("commit", ""),
         ("drivers", "null, ram, model, file, aio, psync, nbd, vhost-user, rbd, fault"),
         ("engines of files", "io_uring, aio, psync"),
-        ("features", "rbd, run, tls, vhost-user"),
+        ("features", "rbd, run, tls, usdt, vhost-user"),
         ("target", std::env::consts::ARCH),
         ("rustc", "1."),
     ] {

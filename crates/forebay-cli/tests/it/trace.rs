@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::common::{bench, folder, forebay, json, skip_without, stderr, stdout};
 
 /// Runs a program of blktrace or fio in a folder. Returns `None`, and skips the test, without it.
-fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Option<String> {
+pub(crate) fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Option<String> {
     let output = Command::new(program).current_dir(folder).args(args.split_whitespace()).output();
     match output {
         Ok(output) => {
@@ -192,6 +192,10 @@ fn mistakes_are_refused_by_name() {
     let expected = "forebay: --trace: t: the directory has a trace: remove its files, or choose \
                     another directory\n";
     assert_eq!(text, expected);
+    // Before anything else: the file is not created.
+    let args = "--trace=t --name=x --filename=new.img --size=1m --rw=write";
+    assert_eq!(error(bench(&folder, args)), expected);
+    assert!(!folder.path().join("new.img").exists());
     std::fs::write(folder.path().join("t/ram-1M.blktrace.0"), [7; 100]).expect("a file");
     let text = error(run_report(&folder, "t"));
     assert!(

@@ -19,9 +19,11 @@
 //!
 //! Waits for a flush and for a limit are messages.
 
+mod probe;
 mod record;
 mod ring;
 
+pub use probe::{ProbeSwitch, TraceProbe};
 pub use record::{TraceEvent, TraceRecord};
 pub use ring::{TraceReader, TraceWriter};
 
@@ -46,7 +48,7 @@ impl Trace {
         self.0.is_some()
     }
 
-    /// Returns whether records are written, and their reader has not ended.
+    /// Returns whether records are written, and the reader of their ring has not ended.
     pub(crate) fn is_read(&self) -> bool {
         self.0.as_ref().is_some_and(|writer| writer.is_open())
     }

@@ -16,6 +16,7 @@
 #[cfg(all(test, blk_loom))]
 mod models;
 
+use super::probe::{ProbeSwitch, TraceProbe};
 use super::record::{NR_WORDS, TraceEvent, TraceRecord};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use alloc::boxed::Box;
@@ -55,6 +56,9 @@ impl Ring {
 #[derive(Debug)]
 pub struct TraceWriter {
     ring: Arc<Ring>,
+    /// Sees each record too, before the ring does, while its switch is on.
+    probe: Option<Arc<dyn TraceProbe>>,
+    probe_switch: ProbeSwitch,
     head: u64,
     /// The number of the first record that may have no place: `tail` when it was last read, plus
     /// the capacity.
@@ -85,6 +89,8 @@ fn ring(capacity: usize, delay_ns: u64) -> (TraceWriter, TraceReader) {
     });
     let writer = TraceWriter {
         ring: Arc::clone(&ring),
+        probe: None,
+        probe_switch: ProbeSwitch::off(),
         head: 0,
         room_end: capacity as u64,
         nr_lost_since: 0,
@@ -109,18 +115,36 @@ impl TraceWriter {
         ring(capacity, 1)
     }
 
+    /// Creates a writer whose records only a probe sees.
+    pub fn for_probe(probe: Arc<dyn TraceProbe>) -> TraceWriter {
+        // A reader that is dropped closes the ring.
+        ring(0, 0).0.with_probe(Some(probe))
+    }
+
+    /// Passes each record to this probe too. The writer then lives as long as its reader or its
+    /// probe wants records.
+    #[must_use]
+    pub fn with_probe(self, probe: Option<Arc<dyn TraceProbe>>) -> TraceWriter {
+        let probe_switch = probe.as_ref().map_or(ProbeSwitch::off(), |probe| probe.switch());
+        TraceWriter { probe, probe_switch, ..self }
+    }
+
     /// Returns whether the reader has not ended.
     pub(super) fn is_open(&self) -> bool {
         // Relaxed: nothing depends on when the writer sees it.
         self.ring.is_closed.load(Ordering::Relaxed) == 0
     }
 
-    /// Writes a packed record, or counts it as lost if the ring is full. Returns false if the
-    /// reader has ended; then it has written nothing.
+    /// Writes a packed record, or counts it as lost if the ring is full. Returns false if nothing
+    /// wants records any more; then it has written nothing.
     #[inline(always)]
     pub(super) fn push(&mut self, [time_ns, start, len, rest]: [u64; NR_WORDS]) -> bool {
+        let is_probed = self.probe_switch.is_on();
+        if is_probed {
+            self.probe([time_ns, start, len, rest]);
+        }
         if !self.is_open() {
-            return false;
+            return is_probed || self.end();
         }
         self.last_ns = (self.last_ns + 1).max(time_ns + self.delay_ns);
         if self.nr_lost_since != 0 && !self.has_noted_loss() || !self.has_room(1) {
@@ -129,6 +153,23 @@ impl TraceWriter {
         }
         self.put([self.last_ns, start, len, rest]);
         true
+    }
+
+    /// Passes a packed record to the probe.
+    #[cold]
+    #[inline(never)]
+    fn probe(&self, record: [u64; NR_WORDS]) {
+        if let Some(probe) = &self.probe {
+            probe.record(&TraceRecord::unpack(record));
+        }
+    }
+
+    /// Notes that neither a reader nor a probe wants records. Returns false.
+    #[cold]
+    #[inline(never)]
+    fn end(&self) -> bool {
+        self.probe.iter().for_each(|probe| probe.end());
+        false
     }
 
     /// Counts a record as lost.
@@ -252,62 +293,4 @@ impl Drop for TraceReader {
 }
 
 #[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-
-    fn packed(number: u64) -> [u64; NR_WORDS] {
-        TraceRecord::note(TraceEvent::Unplug, number, number).pack()
-    }
-
-    #[test]
-    fn ring_returns_records_in_order_and_counts_those_without_room() {
-        let (mut writer, mut reader) = TraceWriter::for_queue(4);
-        assert_eq!(reader.pop(), None);
-        (0..7).for_each(|number| assert!(writer.push(packed(number))));
-        let mut got = Vec::new();
-        assert_eq!(reader.drain(|record| got.push((record.event, record.len))), 4);
-        assert_eq!(got, [0, 1, 2, 3].map(|number| (TraceEvent::Unplug, number)));
-        assert_eq!(reader.nr_lost(), 3);
-        assert!(writer.push(packed(7)));
-        got.clear();
-        reader.drain(|record| got.push((record.event, record.len)));
-        assert_eq!(got, [(TraceEvent::Lost, 3), (TraceEvent::Unplug, 7)]);
-        assert_eq!(reader.nr_lost(), 3);
-    }
-
-    #[test]
-    fn lost_count_waits_for_room_for_two_records() {
-        let (mut writer, mut reader) = TraceWriter::for_queue(2);
-        (0..3).for_each(|number| assert!(writer.push(packed(number))));
-        assert_eq!(reader.pop().map(|record| record.len), Some(0));
-        assert!(writer.push(packed(3)));
-        assert_eq!(reader.pop().map(|record| record.len), Some(1));
-        assert_eq!((reader.pop(), reader.nr_lost()), (None, 2));
-        assert!(writer.push(packed(4)));
-        let kinds: Vec<_> =
-            core::iter::from_fn(|| reader.pop()).map(|it| (it.event, it.len)).collect();
-        assert_eq!(kinds, [(TraceEvent::Lost, 2), (TraceEvent::Unplug, 4)]);
-    }
-
-    #[test]
-    fn records_of_a_context_are_later_and_their_times_grow() {
-        let (mut writer, mut reader) = TraceWriter::for_context(8);
-        for number in [5, 9, 7] {
-            assert!(writer.push(packed(number)));
-        }
-        let times: Vec<_> = core::iter::from_fn(|| reader.pop()).map(|it| it.time_ns).collect();
-        assert_eq!(times, [6, 10, 11]);
-    }
-
-    #[test]
-    fn writer_stops_after_the_reader_has_closed_and_reader_sees_that_it_is_gone() {
-        let (mut writer, mut reader) = TraceWriter::for_queue(8);
-        assert!(writer.push(packed(1)));
-        reader.close();
-        assert!(!writer.push(packed(2)) && !reader.has_ended());
-        drop(writer);
-        assert!(reader.has_ended());
-        assert_eq!((reader.pop().map(|it| it.len), reader.pop()), (Some(1), None));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Execution of the requests at the control socket.
 
-use super::describe::{describe, describe_all};
+use super::describe::{describe, describe_all, describe_trace};
 use super::policy;
 use super::request::{Add, Request, Set};
 use crate::closing::Drain;
@@ -24,7 +24,9 @@ pub(super) fn run(
     descriptors: Vec<OwnedFd>,
 ) -> Result<Value, String> {
     match request {
-        Request::Exports => Ok(json!({ "exports": describe_all(server) })),
+        Request::Exports => {
+            Ok(json!({ "exports": describe_all(server), "trace": describe_trace(server) }))
+        }
         Request::Limits { export, client, set } => limits(server, &export, client, &set),
         Request::Policy { export, set } => {
             let export = named(server, &export)?.export;
@@ -65,7 +67,32 @@ pub(super) fn run(
             }
             Ok(json!({ "log_level": log.level().name() }))
         }
+        Request::Trace { on } => trace(server, on),
+        Request::Record => record(server, descriptors),
     }
+}
+
+/// Begins or ends a trace in the server's directory.
+fn trace(server: &Managed, on: Option<bool>) -> Result<Value, String> {
+    let shared = &server.shared;
+    match on {
+        None => {}
+        Some(true) => shared.traces.switch_on(&shared.exports.all())?,
+        Some(false) => drop(shared.traces.switch_off().ok_or("no trace runs")?),
+    }
+    Ok(json!({ "trace": describe_trace(server) }))
+}
+
+/// Begins a trace that is sent to the client.
+fn record(server: &Managed, descriptors: Vec<OwnedFd>) -> Result<Value, String> {
+    let shared = &server.shared;
+    let mut descriptors = descriptors.into_iter();
+    let (Some(socket), None) = (descriptors.next(), descriptors.next()) else {
+        let why = "expected one descriptor with the request: a socket for the files of the trace";
+        return Err(why.to_owned());
+    };
+    shared.traces.send(&shared.exports.all(), socket)?;
+    Ok(json!({ "trace": describe_trace(server) }))
 }
 
 /// Returns the export with this name.

@@ -1,9 +1,10 @@
-//! Descriptions of exports and their clients in replies.
+//! Descriptions of exports, their clients and the trace in replies.
 
 use crate::clients::{ClientStats, LISTED_CLIENTS_MAX};
 use crate::export::Export;
 use crate::managed::Managed;
-use forebay::{OWNER_COUNTERS, OwnerStats};
+use crate::traces::{Last, Place, TraceState};
+use forebay::{OWNER_COUNTERS, OwnerStats, TraceStats};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -36,6 +37,27 @@ pub(super) fn describe(server: &Managed, export: &Arc<Export>) -> Value {
         "nr_clients": nr_clients,
         "clients": clients,
     })
+}
+
+/// Returns the state of the trace.
+pub(super) fn describe_trace(server: &Managed) -> Value {
+    let directory = |place: &Place| match place {
+        Place::Directory(dir) => Value::from(dir.display().to_string()),
+        Place::Client => Value::Null,
+    };
+    let (on, place, outcome) = match server.shared.traces.describe() {
+        None => return Value::Null,
+        Some(TraceState::Off) => return json!({ "on": false }),
+        Some(TraceState::On(place, stats)) => (true, place, Ok(stats)),
+        Some(TraceState::Ended(Last { place, outcome })) => (false, place, outcome),
+    };
+    let directory = directory(&place);
+    match outcome {
+        Ok(TraceStats { records, lost, .. }) => {
+            json!({ "on": on, "directory": directory, "records": records, "lost": lost })
+        }
+        Err(error) => json!({ "on": on, "directory": directory, "error": error }),
+    }
 }
 
 fn describe_client(client: &ClientStats) -> Value {

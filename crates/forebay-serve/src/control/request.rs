@@ -1,6 +1,6 @@
 //! Requests at the control socket, one in each line.
 //!
-//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...]}`.
+//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...], "trace": TRACE}`.
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
 //! - `{"command": "limits", "export": NAME, "set": {KEY: VALUE, ...}}` changes the limits with
 //!   these keys, and returns EXPORT with the new ones. The keys are those of
@@ -22,6 +22,11 @@
 //!   returns `{"draining": true}`. With `force`, it ends them.
 //! - `{"command": "reload-certificates"}` returns `{"reloaded": DIRECTORY}`.
 //! - `{"command": "log-level", "level": LEVEL}` returns `{"log_level": LEVEL}`.
+//! - `{"command": "trace", "on": BOOLEAN}` begins a trace in the server's directory, or ends the
+//!   one that runs, and returns `{"trace": TRACE}`. Without `"on"`, it changes nothing.
+//! - `{"command": "record"}` begins a trace whose files the client writes. The client has sent one
+//!   end of a pair of stream sockets with the request, and receives the files at the other end
+//!   (`forebay_trace::stream`). Returns `{"trace": TRACE}`.
 //!
 //! EXPORT is `{"export": NAME, "spec": SPEC, "size_bytes": NUMBER, "read_only": BOOLEAN, "limits":
 //! {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER, "clients": [CLIENT, ...]}`, with the
@@ -31,11 +36,16 @@
 //! if it has its own. Its stats are `null` while clients have no limits, or if the disk can have no
 //! more owners. Those of the export include all clients. Times are nanoseconds. The depth in
 //! `stats` is `null` without a limit. A request that fails returns `{"error": TEXT}`.
+//!
+//! TRACE is `null` if there was no trace and the server has no directory for one, and otherwise
+//! `{"on": BOOLEAN}`. Once there was a trace, it also has `"directory": PATH` (`null`: a client
+//! writes the files), and `"records": NUMBER` and `"lost": NUMBER`, or `"error": TEXT` if it has
+//! ended early.
 
 use serde_json::{Map, Value};
 
 /// The names of all commands.
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 11] = [
     "exports",
     "limits",
     "policy",
@@ -45,6 +55,8 @@ const COMMANDS: [&str; 9] = [
     "drain",
     "reload-certificates",
     "log-level",
+    "trace",
+    "record",
 ];
 
 /// A new value for each key, or `None` for its default.
@@ -62,6 +74,8 @@ pub(super) enum Request {
     Drain { force: bool },
     ReloadCertificates,
     LogLevel { level: Option<String> },
+    Trace { on: Option<bool> },
+    Record,
 }
 
 /// An export to be added.
@@ -112,6 +126,8 @@ impl Request {
             "drain" => Request::Drain { force: switch(fields, "force")? },
             "reload-certificates" => Request::ReloadCertificates,
             "log-level" => Request::LogLevel { level: optional_text(fields, "level")? },
+            "trace" => Request::Trace { on: optional_switch(fields, "on")? },
+            "record" => Request::Record,
             _ => {
                 let expected = COMMANDS.map(|name| format!("{name:?}")).join(", ");
                 return Err(format!("command {command:?}: expected one of {expected}"));
@@ -132,9 +148,11 @@ impl Request {
             | Request::Drain { .. }
             | Request::LogLevel { .. } => false,
             Request::Policy { set, .. } => !set.is_empty(),
+            Request::Trace { on } => on.is_some(),
             Request::Resize { .. }
             | Request::Add(_)
             | Request::Remove { .. }
+            | Request::Record
             | Request::ReloadCertificates => true,
         }
     }
@@ -153,9 +171,13 @@ fn optional_text(fields: &mut Map<String, Value>, key: &str) -> Result<Option<St
 }
 
 fn switch(fields: &mut Map<String, Value>, key: &str) -> Result<bool, String> {
+    Ok(optional_switch(fields, key)?.unwrap_or(false))
+}
+
+fn optional_switch(fields: &mut Map<String, Value>, key: &str) -> Result<Option<bool>, String> {
     match fields.remove(key) {
-        None => Ok(false),
-        Some(Value::Bool(is_on)) => Ok(is_on),
+        None => Ok(None),
+        Some(Value::Bool(is_on)) => Ok(Some(is_on)),
         Some(other) => Err(format!("{key}: {other}: expected true or false")),
     }
 }

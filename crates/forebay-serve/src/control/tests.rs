@@ -91,7 +91,19 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         (
             r#"{"command":"stop"}"#,
             "command \"stop\": expected one of \"exports\", \"limits\", \"policy\", \"resize\", \
-             \"add\", \"remove\", \"drain\", \"reload-certificates\", \"log-level\"",
+             \"add\", \"remove\", \"drain\", \"reload-certificates\", \"log-level\", \"trace\", \
+             \"record\"",
+        ),
+        (r#"{"command":"trace","on":1}"#, "on: 1: expected true or false"),
+        (r#"{"command":"trace","on":false}"#, "no trace runs"),
+        (
+            r#"{"command":"trace","on":true}"#,
+            "this server has no directory for traces: start it with --trace DIR, or record with \
+             `forebay trace SOCKET`, which needs none",
+        ),
+        (
+            r#"{"command":"record"}"#,
+            "expected one descriptor with the request: a socket for the files of the trace",
         ),
         (r#"{"command":"exports","all":true}"#, "\"exports\" has no field \"all\""),
         (

@@ -12,6 +12,7 @@ use crate::log::{Log, LogFormat, LogLevel};
 use crate::metrics::{CountedExport, Counters};
 use crate::shared::Shared;
 use crate::sizes::Sizes;
+use crate::traces::Traces;
 use forebay::Disk;
 use forebay_front::PollMode;
 use forebay_front::stream::Budget;
@@ -39,6 +40,7 @@ impl Driven {
         let disk = export.disk.clone();
         let counted = CountedExport::of(&export.name, disk.clone());
         let budget = Budget::new(&limits.capacity(), export.block_bytes).unwrap();
+        let log = Arc::new(Log::to(None, LogFormat::Text, LogLevel::Info));
         let shared = Arc::new(Shared {
             sizes: Sizes::new([info].into()),
             max_block: export.block_bytes,
@@ -53,8 +55,9 @@ impl Driven {
             budget,
             nr_open: Arc::default(),
             counters: Counters::new(vec![counted]),
-            log: Log::to(None, LogFormat::Text, LogLevel::Info),
+            log: Arc::clone(&log),
             status: BlockStatusThreads::default(),
+            traces: Traces::new(None, &log).unwrap(),
             closing: Closing::new(false).unwrap(),
         });
         let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());

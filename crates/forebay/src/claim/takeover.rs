@@ -21,6 +21,7 @@
 
 use super::name::Name;
 use super::ofd_lock::{self, Range};
+use crate::events;
 use crate::sys::fork::{Origin, PerProcess};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -160,6 +161,7 @@ fn wait(file: &File, patience: Duration) -> io::Result<bool> {
         return Ok(true);
     }
     let since = Instant::now();
+    let mut is_reported = false;
     loop {
         let found = match ofd_lock::conflict(file, RANGE, libc::F_WRLCK) {
             Ok(found) => found,
@@ -171,6 +173,9 @@ fn wait(file: &File, patience: Duration) -> io::Result<bool> {
         }
         if since.elapsed() >= patience {
             return Ok(false);
+        }
+        if !std::mem::replace(&mut is_reported, true) {
+            events::waits_for_predecessor(patience);
         }
         std::thread::sleep(PAUSE);
     }

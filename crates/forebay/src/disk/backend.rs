@@ -35,7 +35,8 @@ impl Disk {
     ) -> Result<Disk, OpenError> {
         check(&policy)?;
         let device = device_of(backend, limits);
-        open(&BACKEND.spec(&device), device, BACKEND, &Settings::of_policy(policy))
+        let spec = BACKEND.spec(&device);
+        Disk::reported(&spec, || open(&spec, device, BACKEND, &Settings::of_policy(policy)))
     }
 
     /// Opens a disk on a driver: a device of your own in unsafe code, with these settings. It is a
@@ -48,7 +49,8 @@ impl Disk {
     pub fn with_driver(driver: impl Driver, policy: Policy) -> Result<Disk, OpenError> {
         check(&policy)?;
         let device = DriverDevice::new(Checked::new(driver));
-        open(&DRIVER.spec(&device), device, DRIVER, &Settings::of_policy(policy))
+        let spec = DRIVER.spec(&device);
+        Disk::reported(&spec, || open(&spec, device, DRIVER, &Settings::of_policy(policy)))
     }
 }
 
@@ -122,7 +124,7 @@ impl DiskOptions {
             let expected = format!("off: {} decides which programs use its device", kind.whose);
             return Err(refuse("exclusive", "on", expected).into());
         }
-        open(&spec, device, kind, &settings)
+        Disk::reported(&spec, || open(&spec, device, kind, &settings))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Disk;
 use crate::error::{SchedulerError, SpecError};
+use crate::events;
 use forebay_core::{BadKnob, Knob, Policy, SCHEDULER_KEYS, SchedulerPolicy, Scheduling};
 use std::time::Duration;
 
@@ -76,6 +77,7 @@ impl Disk {
         self.shared.change_scheduler(change, policy.scheduling());
         // Runs a turn, which admits what has waited.
         drop(frozen);
+        events::changed(&self.info().spec, "scheduler", &policy.scheduler.name());
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::claim::Claim;
 use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
+use crate::events;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::Emulator;
@@ -91,7 +92,7 @@ impl Shared {
         claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
         let (origin, owners) = (Origin::here(), Arc::new(OwnerList::new(&info.policy)));
-        let trace = Arc::<DiskTrace>::default();
+        let trace = Arc::new(DiskTrace::new(&info.spec));
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
@@ -507,6 +508,7 @@ impl Drop for Shared {
             // may live on.
             (0..self.hctxs.len()).for_each(|at| self.close_hctx(at));
         });
+        events::closed(&self.info.spec);
     }
 }
 

@@ -5,34 +5,42 @@
 //! that untraced processes test only one static. A trace that ends closes its rings, and their
 //! writers drop them at the next record.
 //!
+//! A tracer of the system may observe all disks through [`probes`], with or without a trace. It
+//! switches them on by writing to that static, so no function runs then. The thread that next
+//! queues a bio finds it, and marks the contexts of its disk. Writers drop their probe at the first
+//! record after the tracer has gone.
+//!
 //! The flags order nothing: the rings are under a lock, and a thread that sees a flag late only
 //! begins to record later. So models need not see them.
 
+mod probes;
 pub(crate) mod rings;
+mod switch;
+
+pub(crate) use switch::is_any;
 
 use forebay_core::TraceWriter;
+use probes::DiskProbe;
 use rings::DiskRings;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The number of disks of this process that are traced.
-static NR_TRACED: AtomicU32 = AtomicU32::new(0);
-
-/// Returns whether any disk of this process is traced.
-#[inline(always)]
-pub(crate) fn is_any() -> bool {
-    NR_TRACED.load(Ordering::Relaxed) != 0
-}
-
 /// The trace of a disk.
-#[derive(Default)]
 pub(crate) struct DiskTrace {
     is_on: AtomicBool,
     rings: Mutex<Option<Arc<DiskRings>>>,
+    /// `None`: the build has no probes.
+    probe: Option<Arc<DiskProbe>>,
 }
 
 impl DiskTrace {
+    /// Creates the trace of a disk with this spec, which is off.
+    pub(super) fn new(spec: &str) -> DiskTrace {
+        let probe = DiskProbe::new(spec).map(Arc::new);
+        DiskTrace { is_on: AtomicBool::new(false), rings: Mutex::default(), probe }
+    }
+
     /// Begins to record. Returns false if the disk is traced already.
     pub(super) fn begin(&self, rings: Arc<DiskRings>) -> bool {
         let mut place = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +49,7 @@ impl DiskTrace {
         }
         *place = Some(rings);
         self.is_on.store(true, Ordering::Relaxed);
-        NR_TRACED.fetch_add(1, Ordering::Relaxed);
+        switch::add_disk();
         true
     }
 
@@ -51,7 +59,7 @@ impl DiskTrace {
         if place.as_ref().is_some_and(|present| Arc::ptr_eq(present, rings)) {
             *place = None;
             self.is_on.store(false, Ordering::Relaxed);
-            NR_TRACED.fetch_sub(1, Ordering::Relaxed);
+            switch::remove_disk();
         }
     }
 
@@ -61,14 +69,29 @@ impl DiskTrace {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Creates a ring for the hardware context `at`, if the disk is traced.
+    /// Creates the writer of the hardware context `at`, if the disk is traced or probed.
     pub(super) fn context_writer(&self, at: usize) -> Option<TraceWriter> {
-        self.rings().map(|rings| rings.add_context(at))
+        self.writer(|rings| rings.add_context(at))
     }
 
-    /// Creates a ring for the calling thread, if the disk is traced.
+    /// Creates the writer of the calling thread, if the disk is traced or probed.
     pub(super) fn thread_writer(&self) -> Option<TraceWriter> {
-        self.rings().map(|rings| rings.add_thread())
+        self.writer(DiskRings::add_thread)
+    }
+
+    fn writer(&self, of_rings: impl FnOnce(&DiskRings) -> TraceWriter) -> Option<TraceWriter> {
+        let probe = || self.probe.clone().map(|probe| probe as Arc<_>);
+        match self.rings() {
+            Some(rings) => Some(of_rings(&rings).with_probe(probe())),
+            None if switch::PROBES.is_on() => probe().map(TraceWriter::for_probe),
+            None => None,
+        }
+    }
+
+    /// Returns the number of the present period in which a tracer observes the probes, unless the
+    /// disk is traced. Contexts may lack a writer in a period that is new.
+    pub(super) fn probed_period(&self) -> Option<u32> {
+        (switch::PROBES.is_on() && !self.is_on()).then(probes::period)
     }
 
     fn rings(&self) -> Option<Arc<DiskRings>> {
@@ -84,7 +107,7 @@ impl Drop for DiskTrace {
     fn drop(&mut self) {
         // The disk was closed before its trace was ended.
         if self.is_on() {
-            NR_TRACED.fetch_sub(1, Ordering::Relaxed);
+            switch::remove_disk();
         }
     }
 }

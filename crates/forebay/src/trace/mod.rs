@@ -1,16 +1,19 @@
 //! Traces of disks, as files of blktrace.
 
+mod output;
 mod recorder;
 
 pub use recorder::TraceStats;
 
 use crate::disk::Disk;
+use crate::events;
 use crate::runtime::shared::Shared;
 use crate::runtime::trace::rings::DiskRings;
-use forebay_trace::directory::{self, DEVICES, LOCAL_MAJOR, device, device_line, disk_name};
+use forebay_trace::directory::{self, LOCAL_MAJOR, device, device_line, disk_name};
+use output::Output;
 use recorder::{Recording, TracedDisk};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -32,8 +35,7 @@ const NR_RECORDS: usize = 1 << 17;
 /// tag), G (has a tag), X (split), I (queued in the scheduler), D (issued), R (the driver is busy)
 /// and C (complete). In Linux a request gets its tag before it is plugged. Waits for a flush and
 /// for a limit are messages. Offsets are rounded to sectors of 512 bytes, and ranges of 4 GiB and
-/// more are cut. S is missing for threads that wait for tags themselves (`wake=` other than
-/// `fair`).
+/// more are cut.
 ///
 /// Each thread and context writes to a ring of 4 MiB in memory, without a lock or a system call,
 /// and a thread of the trace writes the files. A full ring loses records; their number is in
@@ -57,7 +59,8 @@ const NR_RECORDS: usize = 1 << 17;
 /// ```
 #[derive(Debug)]
 pub struct Trace {
-    dir: PathBuf,
+    /// `None`: another process writes the files.
+    dir: Option<PathBuf>,
     recording: Arc<Recording>,
     /// The disks that were added.
     disks: Mutex<Vec<Added>>,
@@ -80,31 +83,60 @@ impl Trace {
     pub fn create(dir: impl AsRef<Path>) -> io::Result<Trace> {
         let dir = dir.as_ref().to_owned();
         directory::create(&dir)?;
+        Trace::start(Output::Directory(dir.clone()), Some(dir))
+    }
+
+    /// Creates a trace without disks in a new directory below `parent`, which exists. The name of
+    /// the directory is a number: 1, or one more than the highest that is there.
+    ///
+    /// # Errors
+    /// Fails if `parent` cannot be read or written, or if the thread cannot be started.
+    pub fn create_next(parent: impl AsRef<Path>) -> io::Result<Trace> {
+        let dir = directory::create_next(parent.as_ref(), "")?;
+        Trace::start(Output::Directory(dir.clone()), Some(dir))
+    }
+
+    /// Creates a trace without disks whose files another process writes: the owner of the other end
+    /// of this socket, with [`receive`] of the crate `forebay-trace`. So this process needs no
+    /// right to create files.
+    ///
+    /// The trace ends when the other end sends a byte, shuts down its direction, or is closed. If
+    /// the receiver is slow, records are lost, and counted; I/O never waits for it. If it reads
+    /// nothing for 10 s, the trace ends with an error.
+    ///
+    /// # Errors
+    /// Fails if the descriptor is no connected socket, or if the thread cannot be started.
+    ///
+    /// [`receive`]: https://docs.rs/forebay-trace/latest/forebay_trace/stream/
+    pub fn send(socket: UnixStream) -> io::Result<Trace> {
+        Trace::start(Output::to_receiver(socket)?, None)
+    }
+
+    /// Starts the recorder.
+    fn start(output: Output, dir: Option<PathBuf>) -> io::Result<Trace> {
         let recording = Arc::new(Recording::default());
         let thread = std::thread::Builder::new().name("forebay-trace".into()).spawn({
             let recording = Arc::clone(&recording);
-            move || recording.run()
+            move || recording.run(&output)
         });
         let thread = thread.map_err(|error| {
-            let what = format!("{}: cannot start a thread for the trace: {error}", dir.display());
-            io::Error::new(error.kind(), what)
+            io::Error::new(error.kind(), format!("cannot start a thread for the trace: {error}"))
         })?;
-        let thread = Some(thread);
-        Ok(Trace { dir, recording, disks: Mutex::default(), thread })
+        Ok(Trace { dir, recording, disks: Mutex::default(), thread: Some(thread) })
     }
 
     /// Records the I/O of a disk from now on. Requests that are in flight have no record of their
     /// earlier stages.
     ///
     /// # Errors
-    /// Fails if the disk is traced already, or if the directory cannot be written.
+    /// Fails if the disk is traced already, or if this trace has ended.
     pub fn add(&self, disk: &Disk) -> io::Result<()> {
         let shared = &disk.shared;
         let spec = &shared.info().spec;
         let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: Vec<String> = disks.iter().map(|added| added.name.clone()).collect();
         let name = disk_name(spec, &taken);
-        let number = match shared.block_device() {
+        let device = match shared.block_device() {
             Some(number) => number,
             None => device(LOCAL_MAJOR, disks.len() as u32),
         };
@@ -113,37 +145,20 @@ impl Trace {
             let what = format!("{spec}: the disk is traced already: end that trace first");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        let (dir, device) = (self.dir.clone(), number);
-        let line = device_line(number, &name, spec);
-        let traced = TracedDisk { dir, name: name.clone(), device, rings: Arc::clone(&rings) };
-        let path = self.dir.join(DEVICES);
-        let list = File::options().append(true).open(&path);
-        let listed = list.and_then(|mut file| file.write_all(line.as_bytes()));
-        let failed = match listed {
-            Err(error) => {
-                Some(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
-            }
-            Ok(()) if self.recording.add(traced) => None,
-            Ok(()) => Some(io::Error::other(format!(
-                "{}: the trace has ended, because a file could not be written",
-                self.dir.display()
-            ))),
-        };
-        match failed {
-            None => {
-                disks.push(Added { disk: Arc::downgrade(shared), name, rings });
-                Ok(())
-            }
-            Some(error) => {
-                shared.end_trace(&rings);
-                Err(error)
-            }
+        let line = device_line(device, &name, spec);
+        let traced = TracedDisk { name: name.clone(), line, device, rings: Arc::clone(&rings) };
+        if !self.recording.add(traced) {
+            shared.end_trace(&rings);
+            return Err(io::Error::other(format!("{spec}: cannot be traced: the trace has ended")));
         }
+        events::trace_begun(spec);
+        disks.push(Added { disk: Arc::downgrade(shared), name, rings });
+        Ok(())
     }
 
-    /// Returns the directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Returns the directory. `None`: another process writes the files ([`Trace::send`]).
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// Returns the counts as of a few milliseconds ago.
@@ -151,22 +166,8 @@ impl Trace {
         self.recording.stats()
     }
 
-    /// Ends the trace: writes the records of all requests that have ended, and closes the files.
-    /// Returns the final counts.
-    ///
-    /// # Errors
-    /// Fails if a file could not be written, now or earlier. The trace then ends where that
-    /// happened; the I/O of the disks is not affected.
-    pub fn finish(mut self) -> io::Result<TraceStats> {
-        self.end();
-        match self.recording.take_error() {
-            Some(error) => Err(error),
-            None => Ok(self.recording.stats()),
-        }
-    }
-
-    fn end(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+    /// Ends the trace, without waiting for its files: see [`wait`](Trace::wait).
+    pub fn stop(&self) {
         let disks = std::mem::take(&mut *self.disks.lock().unwrap_or_else(PoisonError::into_inner));
         for added in &disks {
             if let Some(disk) = added.disk.upgrade() {
@@ -174,13 +175,38 @@ impl Trace {
             }
         }
         self.recording.end();
-        thread.join().expect("the thread of a trace does not panic");
+    }
+
+    /// Waits until the trace has ended: by [`stop`](Trace::stop), by its receiver, or because a
+    /// file could not be written. Returns the final counts.
+    ///
+    /// # Errors
+    /// Fails if a file could not be written. The trace has ended where that happened; the I/O of
+    /// the disks is not affected.
+    pub fn wait(&self) -> io::Result<TraceStats> {
+        self.recording.wait_for_end();
+        // If the recorder has ended by itself, the disks can be traced again.
+        self.stop();
+        self.recording.outcome()
+    }
+
+    /// Ends the trace: writes the records of all requests that have ended, and closes the files.
+    /// Returns the final counts.
+    ///
+    /// # Errors
+    /// As [`wait`](Trace::wait).
+    pub fn finish(self) -> io::Result<TraceStats> {
+        self.stop();
+        self.wait()
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the thread of a trace does not panic");
+        }
     }
 }
 

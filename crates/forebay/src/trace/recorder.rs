@@ -1,23 +1,23 @@
 //! The thread that empties the rings of traced disks into files.
 
+use super::output::{Output, OutputFile};
 use crate::errno;
+use crate::events;
 use crate::runtime::trace::rings::{DiskRings, NewRing, Source};
 use crate::sys::clock;
 use forebay_core::TraceReader;
-use forebay_trace::directory::file_path;
+use forebay_trace::stream::Totals;
 use forebay_trace::writer::{Place, TraceFile};
-use std::fs::File;
-use std::io::{self, BufWriter};
-use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The shortest and the longest pause between two passes. A ring holds the records of at least
 /// six longest pauses, at two million events a second.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
-/// Size of the buffer of a file, bytes.
-const BUFFER_BYTES: usize = 1 << 18;
+/// How long a record may stay in the buffer of a file, where a killed process loses it.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct TraceStats {
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     state: Mutex<State>,
-    /// The recorder has to look at `state`.
+    /// The recorder has to look at `state`, or has ended.
     changed: Condvar,
 }
 
@@ -43,14 +43,16 @@ struct State {
     new_disks: Vec<TracedDisk>,
     stats: TraceStats,
     is_over: bool,
+    has_ended: bool,
     error: Option<io::Error>,
 }
 
 /// A traced disk.
 #[derive(Debug)]
 pub(super) struct TracedDisk {
-    pub(super) dir: PathBuf,
     pub(super) name: String,
+    /// Its line in the list of the disks.
+    pub(super) line: String,
     pub(super) device: u32,
     pub(super) rings: Arc<DiskRings>,
 }
@@ -61,7 +63,7 @@ impl Recording {
         let mut state = self.lock();
         if !state.is_over {
             state.new_disks.push(disk);
-            self.changed.notify_one();
+            self.changed.notify_all();
         }
         !state.is_over
     }
@@ -74,51 +76,74 @@ impl Recording {
     /// Ends the recorder after one more pass.
     pub(super) fn end(&self) {
         self.lock().is_over = true;
-        self.changed.notify_one();
+        self.changed.notify_all();
     }
 
-    /// Takes the error that has ended the recorder, if there was one.
-    pub(super) fn take_error(&self) -> Option<io::Error> {
-        self.lock().error.take()
+    /// Waits until the recorder has ended.
+    pub(super) fn wait_for_end(&self) {
+        let goes_on = |state: &mut State| !state.has_ended;
+        drop(self.changed.wait_while(self.lock(), goes_on));
     }
 
-    /// Records until [`Recording::end`], or until a file cannot be written.
-    pub(super) fn run(&self) {
+    /// Returns the final counts, or the error that has ended the recorder.
+    pub(super) fn outcome(&self) -> io::Result<TraceStats> {
+        let state = self.lock();
+        match &state.error {
+            None => Ok(state.stats),
+            Some(error) => Err(match error.raw_os_error() {
+                Some(number) => io::Error::from_raw_os_error(number),
+                None => io::Error::new(error.kind(), error.to_string()),
+            }),
+        }
+    }
+
+    /// Records until [`Recording::end`], until the receiver hangs up, or until a file cannot be
+    /// written.
+    pub(super) fn run(&self, output: &Output) {
         let mut disks = Vec::new();
+        let ended = self.record(output, &mut disks);
+        disks.iter().for_each(OpenDisk::refuse);
+        let mut state = self.lock();
+        let TraceStats { records, lost } = state.stats;
+        events::trace_ended(records, lost, ended.as_ref().err());
+        // Disks that were added meanwhile have no reader.
+        state.new_disks.drain(..).for_each(|disk| disk.rings.close());
+        (state.is_over, state.has_ended, state.error) = (true, true, ended.err());
+        self.changed.notify_all();
+    }
+
+    fn record(&self, output: &Output, disks: &mut Vec<OpenDisk>) -> io::Result<()> {
         let mut pause = PAUSES[0];
+        let mut flushed = Instant::now();
         loop {
-            let is_last = self.wait(pause, &mut disks);
-            match pass(&mut disks, is_last) {
-                Ok(Pass { stats, is_busy }) => {
-                    self.lock().stats = stats;
-                    pause = if is_busy { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
-                }
-                Err(error) => {
-                    disks.iter().for_each(OpenDisk::refuse);
-                    let mut state = self.lock();
-                    (state.is_over, state.error) = (true, Some(error));
-                    return;
-                }
-            }
+            let is_last = self.wait(pause, disks) || output.is_hung_up();
+            let flushes = is_last || flushed.elapsed() >= FLUSH_EVERY;
+            let Pass { stats, is_busy } = pass(disks, output, is_last, flushes)?;
+            self.lock().stats = stats;
             if is_last {
-                return;
+                let TraceStats { records, lost } = stats;
+                return output.end(Totals { records, lost });
             }
+            if flushes {
+                flushed = Instant::now();
+            }
+            pause = if is_busy { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
         }
     }
 
     /// Pauses, and takes new disks. Returns whether the trace is over.
     fn wait(&self, pause: Duration, disks: &mut Vec<OpenDisk>) -> bool {
         let state = self.lock();
-        let has_news = |state: &mut State| !state.is_over && state.new_disks.is_empty();
+        let has_no_news = |state: &mut State| !state.is_over && state.new_disks.is_empty();
         let (mut state, _) = self
             .changed
-            .wait_timeout_while(state, pause, has_news)
+            .wait_timeout_while(state, pause, has_no_news)
             .unwrap_or_else(PoisonError::into_inner);
         disks.extend(state.new_disks.drain(..).map(OpenDisk::new));
         state.is_over
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -131,17 +156,20 @@ struct Pass {
 }
 
 /// Empties all rings into their files.
-fn pass(disks: &mut [OpenDisk], is_last: bool) -> io::Result<Pass> {
+fn pass(disks: &mut [OpenDisk], output: &Output, is_last: bool, flushes: bool) -> io::Result<Pass> {
     let mut all = Pass { stats: TraceStats::default(), is_busy: false };
     for disk in disks {
-        disk.take_rings()?;
+        disk.open(output)?;
         if is_last {
             // Records that are written until the writers see this may stay unread.
             disk.close();
         }
         all.is_busy |= disk.empty_rings()?;
         if is_last {
-            disk.finish()?;
+            disk.note_lost()?;
+        }
+        if flushes {
+            disk.files().try_for_each(TraceFile::flush)?;
         }
         let stats = disk.stats();
         all.stats.records += stats.records;
@@ -150,21 +178,22 @@ fn pass(disks: &mut [OpenDisk], is_last: bool) -> io::Result<Pass> {
     Ok(all)
 }
 
-type Output = TraceFile<BufWriter<File>>;
+type TracedFile = TraceFile<OutputFile>;
 
 /// A traced disk with its files.
 struct OpenDisk {
     disk: TracedDisk,
+    is_listed: bool,
     rings: Vec<OpenRing>,
     /// Files of rings that have ended, for the next ones.
-    free: Vec<Output>,
+    free: Vec<TracedFile>,
     nr_files: u32,
 }
 
 /// A ring and its file.
 struct OpenRing {
     reader: TraceReader,
-    file: Output,
+    file: TracedFile,
     /// The writer, until the file has it.
     source: Option<Source>,
     /// Records that were lost and that the file mentions, from this ring.
@@ -173,30 +202,32 @@ struct OpenRing {
 
 impl OpenDisk {
     fn new(disk: TracedDisk) -> OpenDisk {
-        OpenDisk { disk, rings: Vec::new(), free: Vec::new(), nr_files: 0 }
+        let (rings, free) = (Vec::new(), Vec::new());
+        OpenDisk { disk, is_listed: false, rings, free, nr_files: 0 }
     }
 
-    /// Opens files for the rings that were added.
-    fn take_rings(&mut self) -> io::Result<()> {
+    /// Lists the disk, and opens files for the rings that were added.
+    fn open(&mut self, output: &Output) -> io::Result<()> {
+        if !self.is_listed {
+            output.list(&self.disk.line)?;
+            self.is_listed = true;
+        }
         for NewRing { source, reader } in self.disk.rings.take_added() {
             let file = match self.free.pop() {
                 Some(file) => file,
-                None => self.create_file()?,
+                None => self.create_file(output)?,
             };
             self.rings.push(OpenRing { reader, file, source: Some(source), nr_lost_noted: 0 });
         }
         Ok(())
     }
 
-    fn create_file(&mut self) -> io::Result<Output> {
+    fn create_file(&mut self, output: &Output) -> io::Result<TracedFile> {
         let index = self.nr_files;
-        let path = file_path(&self.disk.dir, &self.disk.name, index);
-        let file = File::create_new(&path).map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        })?;
+        let file = output.create(&self.disk.name, index)?;
         self.nr_files += 1;
         let place = Place { device: self.disk.device, index, errno_of: errno::of_status };
-        Ok(TraceFile::new(BufWriter::with_capacity(BUFFER_BYTES, file), place))
+        Ok(TraceFile::new(file, place))
     }
 
     /// Writes the records of all rings. Returns whether one was more than an eighth full.
@@ -219,10 +250,9 @@ impl OpenDisk {
         Ok(is_busy)
     }
 
-    /// Writes what the buffers hold.
-    fn finish(&mut self) -> io::Result<()> {
-        self.rings.iter_mut().try_for_each(OpenRing::note_lost)?;
-        self.files().try_for_each(TraceFile::flush)
+    /// Records the losses for which the rings have no record.
+    fn note_lost(&mut self) -> io::Result<()> {
+        self.rings.iter_mut().try_for_each(OpenRing::note_lost)
     }
 
     /// Ends the records of the disk: threads that would begin to write get a closed ring.
@@ -235,7 +265,7 @@ impl OpenDisk {
         self.rings.iter().for_each(|ring| ring.reader.close());
     }
 
-    fn files(&mut self) -> impl Iterator<Item = &mut Output> {
+    fn files(&mut self) -> impl Iterator<Item = &mut TracedFile> {
         self.rings.iter_mut().map(|ring| &mut ring.file).chain(&mut self.free)
     }
 
@@ -250,7 +280,7 @@ impl OpenDisk {
 }
 
 /// Begins the records of a ring in its file. The first one has this time.
-fn begin(file: &mut Output, source: Source, first_ns: u64) -> io::Result<()> {
+fn begin(file: &mut TracedFile, source: Source, first_ns: u64) -> io::Result<()> {
     let process = std::process::id();
     let (id, name) = match source {
         Source::Context(at) => (process, format!("context {at}")),

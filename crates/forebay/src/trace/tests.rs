@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::{Buf, Disk, Io};
+use forebay_trace::directory::DEVICES;
 use forebay_trace::reader::TraceFiles;
 use forebay_trace::record::{Act, Categories, Kind};
+use forebay_trace::stream::receive;
 use std::fs;
 
 /// Returns the stages of the first disk of a trace, as letters, with sectors and bytes.
@@ -66,6 +68,33 @@ fn split_bio_waits_for_its_second_tag() {
 }
 
 #[test]
+fn each_io_that_waits_for_a_tag_does_so_once_under_each_wake_policy() {
+    for wake in ["fair", "single", "batch"] {
+        let (dir, stats) = trace(&format!("ram:1M?queue_depth=1&wake={wake}"), |disk| {
+            let mut queue = disk.queue();
+            let plug = crate::plug();
+            for nth in 0..3 {
+                queue.submit(Io::write(Buf::new(512), nth * 4096)).expect("room");
+            }
+            drop(plug);
+            // While its thread waits.
+            queue.submit(Io::write(Buf::new(512), 1 << 16)).expect("room");
+            queue.reap(4, 4, &mut Vec::new());
+        });
+        assert_eq!(stats.lost, 0);
+        let all = stages(dir.path());
+        let sleepers: Vec<_> = all.iter().filter(|(act, ..)| *act == "S").collect();
+        let sectors: std::collections::BTreeSet<_> = sleepers.iter().map(|(_, at, _)| at).collect();
+        assert_eq!(sleepers.len(), sectors.len(), "{wake}: {all:?}");
+        assert!([&8, &16].iter().all(|at| sectors.contains(*at)), "{wake}: {all:?}");
+        for at in sectors {
+            let place = |act: &str| all.iter().position(|it| it.0 == act && it.1 == *at);
+            assert!(place("Q") < place("S") && place("S") < place("G"), "{wake}, {at}: {all:?}");
+        }
+    }
+}
+
+#[test]
 fn failed_and_refused_requests_complete_with_an_error() {
     let (dir, _) = trace("fault:ram:1M?rule=read:medium:nth=1", |disk| {
         let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the rule");
@@ -104,6 +133,9 @@ fn second_trace_of_a_disk_or_directory_is_refused_by_name() {
     let expected = "ram:1M?tag_set=a-trace: the disk is traced already: end that trace first";
     assert_eq!(error.to_string(), expected);
     disk.write_at(&[1; 512], 0).expect("it is written");
+    let expected = "ram:1M?tag_set=a-trace: cannot be traced: the trace has ended";
+    first.stop();
+    assert_eq!(first.add(&disk).expect_err("it has ended").to_string(), expected);
     first.finish().expect("the files are written");
     let text = Trace::create(dirs[0].path()).expect_err("it has a trace").to_string();
     assert!(text.ends_with("remove its files, or choose another directory"), "{text}");
@@ -148,4 +180,72 @@ fn owned_contexts_that_open_later_are_traced() {
     });
     assert_eq!((stats.records, stats.lost), (8, 0));
     assert_eq!(stages(dir.path()).len(), 8);
+}
+
+/// Returns a trace that is sent, and its receiver's end.
+fn sent() -> (Trace, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    (Trace::send(ours).expect("a socket"), theirs)
+}
+
+#[test]
+fn receiver_writes_the_files_and_may_end_the_trace() {
+    let dir = tempfile::tempdir().expect("a directory");
+    directory::create(dir.path()).expect("it is empty");
+    let disk = Disk::open("ram:1M?tag_set=a-receiver").expect("it opens");
+    let (trace, receiver) = sent();
+    trace.add(&disk).expect("it is not traced");
+    disk.write_at(&[1; 4096], 0).expect("it is written");
+    receiver.shutdown(std::net::Shutdown::Write).expect("it is connected");
+    let totals = receive(&receiver, dir.path()).expect("a complete trace");
+    assert_eq!((totals.records, totals.lost), (4, 0));
+    assert_eq!(trace.wait().expect("it is complete"), TraceStats { records: 4, lost: 0 });
+    assert_eq!((letters(dir.path()).as_str(), trace.dir()), ("QGDC", None));
+    let list = fs::read_to_string(dir.path().join(DEVICES)).expect("a list");
+    assert_eq!(list, "240,0\tram-1M\tram:1M?tag_set=a-receiver\n");
+    // The disk can be traced again, although the handle of the first trace is there.
+    let (again, _receiver) = sent();
+    again.add(&disk).expect("the first has ended");
+}
+
+#[test]
+fn trace_without_a_receiver_ends_with_its_reason() {
+    let disk = Disk::open("ram:1M").expect("it opens");
+    let (trace, receiver) = sent();
+    trace.add(&disk).expect("it is not traced");
+    drop(receiver);
+    let error = trace.wait().expect_err("no receiver").to_string();
+    assert_eq!(error, "cannot send the trace to its receiver: it has closed the socket");
+    disk.write_at(&[1; 4096], 0).expect("I/O goes on");
+    let pipe = std::io::pipe().expect("a pipe").1;
+    let error = Trace::send(std::os::fd::OwnedFd::from(pipe).into()).expect_err("no socket");
+    assert!(error.to_string().starts_with("cannot send the trace: Socket operation on"), "{error}");
+}
+
+#[test]
+fn slow_receiver_loses_counted_records_and_delays_no_io() {
+    let dir = tempfile::tempdir().expect("a directory");
+    directory::create(dir.path()).expect("it is empty");
+    let disk = Disk::open("null:1G").expect("it opens");
+    let (trace, receiver) = sent();
+    trace.add(&disk).expect("it is not traced");
+    // More than the ring, the buffer and the socket hold, while the receiver reads nothing.
+    const NR: u64 = 150_000;
+    let mut buf = [0; 512];
+    for nth in 0..NR {
+        disk.read_at(&mut buf, nth * 512).expect("it is read");
+    }
+    trace.stop();
+    let totals = receive(&receiver, dir.path()).expect("a complete trace");
+    let stats = trace.wait().expect("it is complete");
+    assert_eq!((totals.records, totals.lost), (stats.records, stats.lost));
+    assert!(stats.lost > 0, "{stats:?}");
+    assert_eq!(stats.records + stats.lost, 4 * NR);
+    let all = directory::find(dir.path()).expect("files");
+    let mut files = TraceFiles::open(&all["null-1G"]).expect("a trace");
+    let mut nr_stages = 0;
+    while let Some(entry) = files.next_entry().expect("records") {
+        nr_stages += u64::from(matches!(entry.record.kind, Kind::Stage(_)));
+    }
+    assert_eq!((nr_stages, files.nr_missing()), (stats.records, stats.lost));
 }

@@ -16,6 +16,8 @@ mod drivers;
 mod durability;
 mod early_ends;
 mod event_loop;
+#[cfg(feature = "tracing")]
+mod events;
 mod extents;
 mod facts;
 mod fallback;

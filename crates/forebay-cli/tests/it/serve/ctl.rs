@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// Returns a directory with `run`, which only this user may enter, and `images`.
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
     for name in ["run", "images"] {
         std::fs::create_dir(folder.path().join(name)).expect("a folder");
@@ -22,7 +22,7 @@ fn image(folder: &TempDir, name: &str, bytes: u64) {
     file.and_then(|file| file.set_len(bytes)).expect("a file");
 }
 
-fn run(folder: &TempDir, args: &str) -> Output {
+pub(super) fn run(folder: &TempDir, args: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let command = command.args(["ctl", "run/control"]).args(args.split_whitespace());
     command.current_dir(folder.path()).output().expect("it can be run")
@@ -30,7 +30,7 @@ fn run(folder: &TempDir, args: &str) -> Output {
 
 /// Returns the output of a command that succeeds.
 #[track_caller]
-fn ctl(folder: &TempDir, args: &str) -> String {
+pub(super) fn ctl(folder: &TempDir, args: &str) -> String {
     let output = run(folder, args);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args}: {stderr}");
@@ -39,7 +39,7 @@ fn ctl(folder: &TempDir, args: &str) -> String {
 
 /// Returns the error of a command that fails with status 1.
 #[track_caller]
-fn error(folder: &TempDir, args: &str) -> String {
+pub(super) fn error(folder: &TempDir, args: &str) -> String {
     let output = run(folder, args);
     assert_eq!(output.status.code(), Some(1), "{args}: {output:?}");
     String::from_utf8(output.stderr).expect("UTF-8")

@@ -632,7 +632,8 @@ impl Turn<'_> {
     /// driver, no thread has tried to get a tag, so none goes to sleep.)
     #[cold]
     pub(super) fn settle_threads(&mut self, is_busy: bool) {
-        let HardwareContext { admission, backlog, counters, tags, splits, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, tags, splits, trace, .. } =
+            &mut *self.hctx;
         let Some(Admission { threads: Some(threads), .. }) = admission.as_deref_mut() else {
             return;
         };
@@ -646,6 +647,9 @@ impl Turn<'_> {
         counters.tag_wakeups.add(threads.remove_empty());
         if !is_busy && self.gates.dispatch {
             counters.vain_wakeups.add(threads.sleep_all());
+            if trace.is_on() {
+                threads.note_waits(|rq| trace.request(TraceEvent::Sleep, rq, self.now));
+            }
         }
         // A request that failed when it was issued has put its tag, and the next turn may be far
         // off.

@@ -70,6 +70,20 @@ impl<S: Default> OwnerQueues<S> {
         })
     }
 
+    /// Passes the state and the requests of each queue, from the oldest on, to `look`.
+    pub(super) fn for_each(
+        &mut self,
+        mut look: impl FnMut(&mut S, &mut dyn Iterator<Item = &Request>),
+    ) {
+        let OwnerQueues { nodes, queues, table, .. } = self;
+        for &at in table.iter().filter(|&&at| at != NONE) {
+            let Queue { oldest, state, .. } = &mut queues[at as usize];
+            let first = nodes.get(*oldest as usize);
+            let nodes = core::iter::successors(first, |node| nodes.get(node.next as usize));
+            look(state, &mut nodes.filter_map(|node| node.rq.as_ref()));
+        }
+    }
+
     /// Returns the state of an owner's queue, if it has one.
     pub(super) fn get(&self, owner: u64) -> Option<&S> {
         self.find(owner).map(|at| &self.queues[at].state)

@@ -33,8 +33,8 @@ pub(super) struct ThreadQueues {
     /// Owners that began (true) or ceased to lack tags, in order.
     changes: Vec<(WaitId, bool)>,
     /// The owner of the newest request that was moved to the backlog and is still there; and
-    /// whether that was in its queue before the thread slept.
-    moved: Option<(u64, bool)>,
+    /// whether that was in its queue before the thread slept, and whether its wait was noted.
+    moved: Option<(u64, bool, bool)>,
     /// How many tags are in use, as of the last call.
     nr_busy: u32,
 }
@@ -45,12 +45,14 @@ struct ThreadQueue {
     /// How many requests, from the oldest on, were there when the thread last went to sleep or ran
     /// again.
     nr_old: usize,
+    /// For how many requests, from the oldest on, a trace has noted that they wait.
+    nr_noted: usize,
     state: State,
 }
 
 impl Default for ThreadQueue {
     fn default() -> ThreadQueue {
-        ThreadQueue { nr_old: 0, state: State::Awake { was_woken: false } }
+        ThreadQueue { nr_old: 0, nr_noted: 0, state: State::Awake { was_woken: false } }
     }
 }
 
@@ -140,7 +142,9 @@ impl ThreadQueues {
                 let line = self.line(owner);
                 let is_old = line.nr_old > 0;
                 line.nr_old = line.nr_old.saturating_sub(1);
-                self.moved = Some((owner, is_old));
+                let is_noted = line.nr_noted > 0;
+                line.nr_noted = line.nr_noted.saturating_sub(1);
+                self.moved = Some((owner, is_old, is_noted));
                 backlog.push_back(rq);
                 break;
             }
@@ -156,7 +160,7 @@ impl ThreadQueues {
     pub(super) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
-        let Some((owner, is_old)) = self.moved.filter(|_| nr_backlog == 1) else { return false };
+        let Some((owner, is_old, _)) = self.moved.filter(|_| nr_backlog == 1) else { return false };
         if let Some(line) = self.lines.get_mut(owner)
             && matches!(line.state, State::Awake { .. })
         {
@@ -181,8 +185,9 @@ impl ThreadQueues {
             self.lines.push_front(owner, rq);
         }
         let line = self.line(owner);
-        let is_old = moved.map_or(line.state == State::Asleep, |(_, is_old)| is_old);
+        let is_old = moved.map_or(line.state == State::Asleep, |(_, is_old, _)| is_old);
         line.nr_old += usize::from(is_old);
+        line.nr_noted += usize::from(moved.is_some_and(|(_, _, is_noted)| is_noted));
     }
 
     /// Removes queues that have nothing left. Returns how many wake-ups that makes.
@@ -216,6 +221,16 @@ impl ThreadQueues {
         }
         let nr_busy = self.nr_busy;
         self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
+    }
+
+    /// Passes each request that waits to `note`, once.
+    pub(super) fn note_waits(&mut self, mut note: impl FnMut(&Request)) {
+        self.lines.for_each(|line, requests| {
+            requests.skip(line.nr_noted).for_each(|rq| {
+                note(rq);
+                line.nr_noted += 1;
+            });
+        });
     }
 
     /// Puts the threads of the awake queues to sleep, because no tags are left for them. Returns

@@ -91,8 +91,8 @@ impl Hctx {
         self.tags.changes.fetch_or(NEW_OWNERS, Ordering::Relaxed);
     }
 
-    /// Records that a trace of the disk has begun. The next turn takes a ring for the context. The
-    /// caller requests a run afterwards.
+    /// Records that a trace of the disk has begun, or that it is probed. The next turn takes a
+    /// writer of records for the context. The caller requests a run afterwards.
     pub(crate) fn note_new_trace(&self) {
         // Relaxed: as in `set_nr_requests`. The ring is created under a lock.
         self.tags.changes.fetch_or(NEW_TRACE, Ordering::Relaxed);

@@ -18,6 +18,11 @@ impl Shared {
         true
     }
 
+    /// Lets each context take a writer for the probes, in its next turn.
+    pub(crate) fn note_probes(&self) {
+        self.hctxs().iter().for_each(|hctx| hctx.note_new_trace());
+    }
+
     /// Ends the recording to these rings.
     pub(crate) fn end_trace(&self, rings: &Arc<DiskRings>) {
         self.trace.end(rings);

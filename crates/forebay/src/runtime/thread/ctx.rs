@@ -47,6 +47,8 @@ pub(crate) struct Ctx {
     in_device_section: Cell<bool>,
     timed: Timed,
     trace: Arc<DiskTrace>,
+    /// The period of probes for which this thread has marked the contexts.
+    probed: Cell<Option<u32>>,
     /// Whether the thread's plug lists this disk.
     in_plug: Cell<bool>,
     /// State of the thread's blocking calls, one at a time.
@@ -81,6 +83,7 @@ impl Ctx {
             in_device_section: Cell::new(false),
             timed: shared.timed(),
             trace: Arc::clone(shared.trace()),
+            probed: Cell::new(None),
             in_plug: Cell::new(false),
             blocking: Cell::new(None),
         })
@@ -163,7 +166,7 @@ impl Ctx {
         }
     }
 
-    /// Takes a ring if the disk is traced and the thread has none, and queues a bio.
+    /// Takes a writer of records if the thread has none, and queues a bio.
     // A call, so that the usual case keeps its registers.
     #[cold]
     #[inline(never)]
@@ -199,9 +202,17 @@ impl Ctx {
         Ok(queue.has_outgoing())
     }
 
-    /// Takes a ring for the thread if the disk is traced and the thread has none.
+    /// Takes a writer of records for the thread if the disk is traced or probed, and the thread has
+    /// none.
     fn join_trace(&self, queue: &mut SoftwareQueue) {
-        if !queue.is_traced() && self.trace.is_on() {
+        if let Some(period) = self.trace.probed_period() {
+            if !queue.has_trace() {
+                queue.set_trace(self.trace.thread_writer());
+            }
+            if self.probed.replace(Some(period)) != Some(period) {
+                self.with_shared(Shared::note_probes);
+            }
+        } else if !queue.is_traced() && self.trace.is_on() {
             queue.set_trace(self.trace.thread_writer());
         }
     }
