@@ -25,6 +25,7 @@ pub(super) fn run(
 ) -> Result<Value, String> {
     match request {
         Request::Exports => Ok(json!({ "exports": describe_all(server) })),
+        Request::Stats => Ok(server.shared.counters.describe(&server.process)),
         Request::Limits { export, client, set } => limits(server, &export, client, &set),
         Request::Policy { export, set } => {
             let export = named(server, &export)?.export;
