@@ -9,7 +9,7 @@ mod socket;
 mod text;
 
 pub(crate) use self::ctl::{CtlArgs, main as ctl};
-use self::socket::ask;
+pub(crate) use self::socket::ask;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const MAX_DESCRIPTORS: usize = 64;
 
 /// Sends a request with these descriptors, and returns the reply.
-pub(super) fn ask(
+pub(crate) fn ask(
     path: &Path,
     request: &Value,
     descriptors: &[BorrowedFd<'_>],

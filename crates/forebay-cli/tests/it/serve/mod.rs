@@ -9,7 +9,7 @@
 //! - `chain`: a server on the disk of another server;
 //! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
 //! - `ctl`: exports added, removed and changed while it runs; `manners`: in the background, with a
-//!   command, and its log;
+//!   command, and its log; `top`: its counters, as text, as JSON and as a live view;
 //! - `confinement`: restrictions that the kernel enforces;
 //! - `hangup`: SIGHUP, with and without a controlling terminal; `resize`: files that grow;
 //! - `endings`: messages and exit codes after failures;
@@ -48,4 +48,5 @@ mod signals;
 mod timeouts;
 mod tls;
 mod tools;
+mod top;
 mod vhost_user;
