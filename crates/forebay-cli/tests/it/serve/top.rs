@@ -138,6 +138,40 @@ fn program_of_the_library_is_watched_by_its_socket() {
 }
 
 #[test]
+fn benchmark_is_watched_while_its_jobs_run() {
+    let folder = folder();
+    let args =
+        "--insight=run/b --name=x --filename=null:1G --rw=randread --runtime=60 --time_based";
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .arg("bench")
+        .args(args.split_whitespace())
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be run");
+    let socket = folder.path().join("run/b");
+    let end = Instant::now() + Duration::from_secs(60);
+    while !socket.exists() {
+        assert!(Instant::now() < end, "no socket");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let has_io = |sample: &Value| sample["disks"][0]["reads"].as_f64() > Some(0.0);
+    while !has_io(&json(&top(&folder, "run/b --once --json --interval 0.1"))) {
+        assert!(Instant::now() < end, "no I/O");
+    }
+    let kill = Command::new("kill").args(["-INT", &bench.id().to_string()]).status();
+    assert!(kill.is_ok_and(|status| status.success()));
+    bench.wait().expect("it ends");
+    assert!(!socket.exists(), "the file is removed");
+    let args = ["bench", "--insight=none/b", "--name=x", "--filename=null:1G", "--rw=read"];
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(args).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "forebay: --insight: cannot listen at none/b: its directory does not exist: \
+                    create it with `mkdir -m 700 none`\n";
+    assert_eq!(stderr(&output), expected);
+}
+
+#[test]
 fn wrong_sockets_and_malformed_answers_are_refused_with_the_reason() {
     let folder = folder();
     let missing = error(&folder, "run/none --once", 1);
