@@ -226,7 +226,7 @@ fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<JobList>, Fa
                 output::stdout(&format!("forebay bench {}\n", arguments::line(&command.jobs)))?;
             }
             let is_run = !command.run.parse_only && !command.run.showcmd;
-            Ok(is_run.then_some(command))
+            Ok(is_run.then_some(*command))
         }
     }
 }

@@ -58,16 +58,15 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Runs `forebay top`.
 pub(crate) fn main(args: &TopArgs) -> Result<(), Failure> {
-    if !args.once
-        && !args.json
-        && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal())
-    {
+    let is_view = !args.once && !args.json;
+    let has_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if is_view && !has_terminal {
         let why = "the live view needs a terminal: use --once for text, or --json";
         return Err(Failure::Usage(why.to_owned()));
     }
     let path = args.socket.clone().map_or_else(find::only_socket, Ok)?;
     let mut source = Source::open(&path, args.interval)?;
-    if !args.once && !args.json {
+    if is_view {
         return view::run(source, &path);
     }
     loop {
