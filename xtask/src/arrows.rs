@@ -86,7 +86,7 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-capi",
-        may_name: &["forebay"],
+        may_name: &["forebay", "forebay-insight"],
         outside: true,
         why: "C programs reach the block layer through the library, as Rust programs do",
     },

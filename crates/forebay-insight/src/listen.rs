@@ -5,6 +5,8 @@ use crate::own_socket::{DirectoryError, OpenError, OwnSocket};
 use crate::small::{Answer, Service, SmallServer};
 use crate::socket_file::StaleError;
 use crate::stats::{Process, answer, disks};
+use forebay::errno_of;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fmt;
 use std::io;
@@ -31,6 +33,20 @@ pub struct ListenError {
 }
 
 impl ListenError {
+    /// Returns the errno that comes nearest, for programs that report it.
+    pub fn errno(&self) -> i32 {
+        let errno = |errno: Errno| errno.raw_os_error();
+        match &self.cause {
+            OpenError::Directory(DirectoryError::Open { .. }) => errno(Errno::PERM),
+            OpenError::Directory(DirectoryError::Missing { .. }) => errno(Errno::NOENT),
+            OpenError::Stale(StaleError::InUse) => errno(Errno::ADDRINUSE),
+            OpenError::Stale(StaleError::NoSocket) => errno(Errno::EXIST),
+            OpenError::Directory(DirectoryError::System(error))
+            | OpenError::Stale(StaleError::System(error))
+            | OpenError::System(error) => errno_of(error),
+        }
+    }
+
     /// Returns the error of the system, or the kind of error that comes nearest.
     pub fn kind(&self) -> io::ErrorKind {
         match &self.cause {

@@ -129,12 +129,12 @@ fn path_is_refused_with_the_reason_and_a_remedy() {
     let folder = folder();
     let refused = |path: &Path| Insight::listen(path).expect_err("refused");
     let missing = refused(&folder.path().join("none/insight"));
-    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert_eq!((missing.kind(), missing.errno()), (ErrorKind::NotFound, 2));
     assert!(missing.to_string().contains("create it with `mkdir -m 700 "), "{missing}");
     let path = folder.path().join("insight");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("a mode");
     let open = refused(&path);
-    assert_eq!(open.kind(), ErrorKind::PermissionDenied);
+    assert_eq!((open.kind(), open.errno()), (ErrorKind::PermissionDenied, 1));
     assert!(open.to_string().contains("is open to other users: run `chmod 700`"), "{open}");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).expect("a mode");
     std::fs::write(&path, "").expect("a file");
@@ -144,7 +144,7 @@ fn path_is_refused_with_the_reason_and_a_remedy() {
     let insight = Insight::listen(&path).expect("it listens");
     assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
     let second = refused(&path);
-    assert_eq!(second.kind(), ErrorKind::AddrInUse);
+    assert_eq!((second.kind(), second.errno()), (ErrorKind::AddrInUse, 98));
     drop(insight);
     // As a process that was killed leaves it.
     drop(UnixListener::bind(&path).expect("it listens"));
