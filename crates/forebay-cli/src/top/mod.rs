@@ -28,8 +28,9 @@ Examples:
   forebay top run/control --once         rates over one second, as text
   forebay top run/control --json         a line of JSON for each interval, until interrupted
   forebay top run/control --json --once  one line
-The socket is that of forebay serve --control, or of a program that calls Insight::listen of the
-crate forebay-insight. Keys of the live view: ? lists them. NO_COLOR turns colours off.";
+The socket is that of forebay serve --control, of forebay bench --insight, or of a program that
+calls Insight::listen of the crate forebay-insight. In the live view, ? lists the keys. NO_COLOR=1
+turns colours off.";
 
 /// Options of `forebay top`.
 #[derive(Args, Debug)]
