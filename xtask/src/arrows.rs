@@ -66,6 +66,12 @@ const ARROWS: &[Row] = &[
         why: "the library stands on core; nothing that stands on the library may leak back into it",
     },
     Row {
+        name: "forebay-insight",
+        may_name: &["forebay"],
+        outside: true,
+        why: "a process shows its disks to top and to Prometheus, as the server does",
+    },
+    Row {
         name: "forebay-run",
         may_name: &["forebay-core"],
         outside: true,
@@ -80,7 +86,7 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-capi",
-        may_name: &["forebay"],
+        may_name: &["forebay", "forebay-insight"],
         outside: true,
         why: "C programs reach the block layer through the library, as Rust programs do",
     },
@@ -98,7 +104,13 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-serve",
-        may_name: &["forebay", "forebay-front", "forebay-nbd", "forebay-vhost-user"],
+        may_name: &[
+            "forebay",
+            "forebay-front",
+            "forebay-insight",
+            "forebay-nbd",
+            "forebay-vhost-user",
+        ],
         outside: true,
         why: "the server is a front end: it reaches the block layer through the library",
     },
@@ -113,6 +125,7 @@ const ARROWS: &[Row] = &[
         may_name: &[
             "forebay",
             "forebay-fio",
+            "forebay-insight",
             "forebay-run",
             "forebay-serve",
             "forebay-sim",

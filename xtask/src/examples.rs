@@ -5,18 +5,21 @@ use std::path::Path;
 use crate::Outcome;
 use crate::command::{Line, root, target};
 
-const DIRECTORY: &str = "crates/forebay/examples";
+const DIRECTORIES: [&str; 2] = ["crates/forebay/examples", "crates/forebay-insight/examples"];
 
 pub(crate) fn run() -> Outcome {
-    let names = names(&root().join(DIRECTORY))?;
+    let mut all = Vec::new();
+    for directory in DIRECTORIES {
+        all.extend(names(&root().join(directory))?);
+    }
     // With the features of the whole workspace, so that the step `tests` has nothing to rebuild.
     Line::cargo("build --quiet --workspace --examples").run()?;
-    for name in &names {
+    for name in &all {
         println!("examples: {name}");
         // `env` runs a program whose name is known only now.
         Line::new("env", "").argument(target(&format!("debug/examples/{name}"))).run()?;
     }
-    println!("examples: {} ran", names.len());
+    println!("examples: {} ran", all.len());
     Ok(())
 }
 

@@ -445,6 +445,16 @@ int forebay_info(struct forebay_disk *disk, const char *name, char *buf, size_t 
 // Returns 0, or a negative errno: -ENOENT if there is no such property, -EINVAL if it is a text.
 int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *value);
 
+// Listens at path, a unix socket at which the command "forebay top PATH" shows all disks of this
+// process while it runs. Its directory must be closed to other users. A thread of the library
+// answers, and sleeps while nothing is asked. Another call replaces the socket. NULL ends it.
+//
+// Returns 0, or a negative errno: -ENOENT if the directory is missing, -EPERM if it is open to
+// other users, -EADDRINUSE if another process listens there, -EEXIST if the path is no socket,
+// -EAGAIN if another thread is in this call, or the errno of a failed system call. After a failure
+// the former socket has ended.
+int forebay_insight_listen(const char *path);
+
 // Stores the requests that have exceeded their time limit (io_timeout_ms of the spec) since the
 // last call, oldest first, at most max of them. The disk keeps the latest 256. Intended for logs.
 //

@@ -27,6 +27,7 @@ mod extents;
 mod handle;
 mod hold;
 mod info;
+mod insight;
 mod io;
 mod late;
 mod open;

@@ -59,6 +59,7 @@ programs! {
     event_loop
     group_commit
     holds
+    insight
     late_requests
     leaks
     names_of_counters_and_properties

@@ -4,6 +4,7 @@
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
 //! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk; [`control`]: `forebay ctl` and
 //!   `forebay control`, a running server;
+//! - [`top`]: `forebay top`, the disks of a process while it runs;
 //! - [`trace`]: `forebay trace`, traces of a running server, and where the time of requests went;
 //! - [`run`]: `forebay run`, programs that use libaio, on the layer;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
@@ -43,6 +44,7 @@ mod run;
 mod serve;
 mod sim;
 mod table;
+mod top;
 mod trace;
 mod usage;
 mod version;
@@ -93,6 +95,8 @@ enum Command {
     Ctl(control::CtlArgs),
     /// Show and change the limits of a running server (`forebay ctl limits` does the same)
     Control(control::ControlArgs),
+    /// Watch the disks, exports and owners of a process: rates, latencies, waits, merges, flushes
+    Top(top::TopArgs),
     /// Run a program that uses libaio, unmodified, on the layer
     Run(run::Args),
     /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
@@ -138,6 +142,7 @@ fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Serve(args) }) => return serve::main(&args),
         Ok(Cli { command: Command::Ctl(args) }) => control::ctl(&args),
         Ok(Cli { command: Command::Control(args) }) => control::main(&args),
+        Ok(Cli { command: Command::Top(args) }) => top::main(&args),
         Ok(Cli { command: Command::Trace(args) }) => trace::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Calibrate(args) }) => calibrate::main(&args),

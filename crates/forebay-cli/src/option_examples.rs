@@ -188,6 +188,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("eta-newline", "", "1"),
     ("eta", "", "never"),
     ("trace", "", "x"),
+    ("insight", "", "x"),
     ("section", "", "a"),
     ("parse-only", "", "1"),
     ("showcmd", "", "1"),

@@ -153,6 +153,10 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("trace", "socket", "trace a", "trace b"),
     ("trace", "seconds", "trace a", "trace a --for 7"),
     ("trace", "output", "trace a", "trace a --output t"),
+    ("top", "socket", "top a", "top b"),
+    ("top", "interval", "top a", "top a --interval 7"),
+    ("top", "once", "top a", "top a --once"),
+    ("top", "json", "top a", "top a --json"),
     ("trace report", "path", "trace report a", "trace report b"),
     ("trace report", "slowest", "trace report a", "trace report a --slowest 7"),
     ("trace report", "json", "trace report a", "trace report a --json"),
@@ -193,6 +197,7 @@ fn outcome(args: &str) -> Result<String, Failure> {
         // shows only that the options are parsed.
         Command::Calibrate(args) => format!("{args:?}"),
         Command::Lab(args) => format!("{args:?}"),
+        Command::Top(args) => format!("{args:?}"),
         Command::Trace(args) => format!("{args:?}"),
         Command::Run(args) => format!("{args:?}"),
         Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
@@ -252,8 +257,8 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("bnech", &["unknown command 'bnech'; did you mean 'bench'?"]);
     check(
         "zzz",
-        &["unknown command 'zzz'; expected one of bench, info, serve, ctl, control, run, sim, \
-             calibrate, lab, trace, help, man, completions"],
+        &["unknown command 'zzz'; expected one of bench, info, serve, ctl, control, top, run, \
+             sim, calibrate, lab, trace, help, man, completions"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);

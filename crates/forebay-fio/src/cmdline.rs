@@ -31,7 +31,7 @@ pub use crate::errors::{CommandError, CommandErrors};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
     /// Run these jobs.
-    Run(JobList),
+    Run(Box<JobList>),
     /// Show the help text: of all options ([`options::help`]), or of the one that is named
     /// ([`options::help_of`]).
     Help(Option<String>),
@@ -74,7 +74,7 @@ pub fn parse_with(
         assembly.begin_file(nth);
         jobfile::read_into(&mut assembly, file, host);
     }
-    Ok(Parsed::Run(assembly.finish(files.len())?))
+    Ok(Parsed::Run(Box::new(assembly.finish(files.len())?)))
 }
 
 /// Takes one option, and its value from `args` if that follows by itself. Returns `Some` if it asks

@@ -36,7 +36,6 @@ mod resize;
 mod server;
 mod shared;
 mod sizes;
-mod small;
 mod tenant;
 mod threads;
 mod tls;

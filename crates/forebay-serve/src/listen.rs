@@ -4,7 +4,6 @@ mod address;
 mod error;
 mod open;
 mod peer;
-mod stale;
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use forebay_insight::small::Accept;
+use forebay_insight::socket_file::SocketFile;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::io::Errno;
 use rustix::net::{
@@ -23,7 +24,6 @@ use rustix::net::{
 pub use address::{Address, AddressError};
 pub use error::ListenError;
 pub(crate) use peer::Peer;
-use stale::SocketFile;
 
 /// Most connections, closed before they were accepted, that one call skips.
 const MAX_ABORTED: usize = 64;
@@ -181,6 +181,12 @@ impl Listener {
             Name::Unix(path) if self.file.is_some() => Some(path),
             _ => None,
         }
+    }
+}
+
+impl Accept for Listener {
+    fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(Listener::accept(self)?.map(|(socket, _)| socket))
     }
 }
 

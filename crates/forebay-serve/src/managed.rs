@@ -11,6 +11,7 @@ use crate::metrics::{CountedExport, last_part};
 use crate::shared::Shared;
 use crate::worker::inbox::{NewExport, WorkerCommand, WorkerInbox};
 use forebay::{Disk, OpenError, Spec, now_ns};
+use forebay_insight::stats::Process;
 use forebay_nbd::export::ExportInfo;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -28,11 +29,14 @@ const REMOTE: [&str; 3] = ["nbd", "rbd", "vhost-user"];
 pub(crate) struct Managed {
     pub(crate) shared: Arc<Shared>,
     workers: Vec<Arc<WorkerInbox>>,
+    /// For answers at the control socket.
+    pub(crate) process: Process,
 }
 
 impl Managed {
     pub(crate) fn new(shared: &Arc<Shared>, workers: &[Arc<WorkerInbox>]) -> Managed {
-        Managed { shared: Arc::clone(shared), workers: workers.to_vec() }
+        let process = Process::here();
+        Managed { shared: Arc::clone(shared), workers: workers.to_vec(), process }
     }
 
     /// Returns the size of an export, bytes.

@@ -24,6 +24,7 @@ use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
 use crate::io::{Io, segments_of};
 use crate::keys::Keys;
+use crate::meter::{self, DiskMeter};
 use crate::owner::Owner;
 use crate::queue::BioQueue;
 use crate::runtime::gates::Hold;
@@ -128,7 +129,13 @@ impl Disk {
             notice: opened.notice,
             opened_with,
         };
-        Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
+        Ok(Disk::of(Shared::new(info, opened.device, service, tags, opened.claim)?))
+    }
+
+    /// Makes the handle of a disk that was just opened.
+    fn of(shared: Arc<Shared>) -> Disk {
+        meter::list(shared.meters());
+        Disk { shared }
     }
 
     /// Returns the properties and features of the disk.
@@ -211,6 +218,11 @@ impl Disk {
     /// meanwhile may not match each other.
     pub fn stats(&self) -> DiskStats {
         self.shared.stats()
+    }
+
+    /// Returns a reader of the counters that does not keep the disk open.
+    pub fn meter(&self) -> DiskMeter {
+        DiskMeter::new(Arc::clone(self.shared.meters()))
     }
 
     /// Creates a completion queue on this disk, for the calling thread.

@@ -185,6 +185,9 @@ pub struct DiskStats {
     /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up, by the retry
     /// every 3 ms or by a turn made for another reason. A value above 0 is a bug.
     pub tag_rescues: u64,
+    /// Requests at the driver, except those that were given up because of their time limit. It is
+    /// no counter: it rises and falls.
+    pub in_flight: u64,
 }
 
 impl DiskStats {

@@ -83,6 +83,7 @@ mod future;
 mod info;
 mod io;
 mod keys;
+mod meter;
 mod owner;
 mod poll_handle;
 mod properties;
@@ -132,6 +133,7 @@ pub use forebay_core::{
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
+pub use meter::{DiskMeter, OwnerMeter, open_disks};
 pub use owner::Owner;
 pub use poll_handle::{DiskPoll, QueuePoll};
 pub use properties::{Property, PropertyGroup, PropertyValue, property_names};

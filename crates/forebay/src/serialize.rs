@@ -139,6 +139,7 @@ impl Serialize for DiskStats {
         for (name, _, get) in &OF_DISK {
             map.serialize_entry(name, &get(self))?;
         }
+        map.serialize_entry("in_flight", &self.in_flight)?;
         map.end()
     }
 }

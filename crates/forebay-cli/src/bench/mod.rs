@@ -64,6 +64,7 @@ mod workload;
 mod written;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fio::arguments;
@@ -71,6 +72,7 @@ use forebay_fio::cmdline::{self, Parsed};
 use forebay_fio::job::{Job, JobList};
 use forebay_fio::options;
 use forebay_fio::report::{Report, header, json, normal};
+use forebay_insight::Insight;
 
 pub(crate) use self::compare::{CompareOption, options as compare_options};
 pub(crate) use self::contradictions::is_same;
@@ -88,6 +90,12 @@ use crate::failure::Failure;
 use crate::fio_report::{self, Times, VERSION};
 use crate::machine::{self, Machine};
 use crate::output::{self, Sink};
+
+/// Shows the disks at a socket, for `forebay top`, until the result is dropped.
+fn listen(path: Option<&Path>) -> Result<Option<Insight>, Failure> {
+    let insight = path.map(Insight::listen).transpose();
+    insight.map_err(|error| Failure::Run(format!("--insight: {error}")))
+}
 
 /// Runs the jobs that the arguments after `bench` describe, and prints the report.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
@@ -107,6 +115,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     if let Some(compared) = compared {
         return compare::main(&command, &targets, &compared);
     }
+    let _insight = listen(command.run.insight.as_deref())?;
     if let Some(sweep) = &asked.sweep {
         let files = sweep::Files { svg: asked.svg.as_deref(), html: asked.html.as_deref() };
         return sweep::main(&command, sweep, files);
@@ -218,7 +227,7 @@ fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<JobList>, Fa
                 output::stdout(&format!("forebay bench {}\n", arguments::line(&command.jobs)))?;
             }
             let is_run = !command.run.parse_only && !command.run.showcmd;
-            Ok(is_run.then_some(command))
+            Ok(is_run.then_some(*command))
         }
     }
 }

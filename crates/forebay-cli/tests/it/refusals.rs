@@ -236,7 +236,7 @@ fn words_after_a_command_are_refused_with_what_it_takes() {
         (
             &["everything"],
             "unknown command 'everything'; expected one of bench, info, serve, ctl, control, \
-             run, sim, calibrate, lab, trace, help, man, completions",
+             top, run, sim, calibrate, lab, trace, help, man, completions",
         ),
     ] {
         let output = forebay(&folder()).args(args).output().expect("it runs");

@@ -59,6 +59,13 @@ impl Histogram {
         self.buckets[..bucket(bound)].iter().sum()
     }
 
+    /// Returns the buckets that are not empty: the largest value of each, and its count. The bounds
+    /// of one histogram are those of all, so the difference of two snapshots is a histogram too.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(index, count)| (upper_bound(index), *count))
+    }
+
     /// Returns the mean, rounded down; 0 without values.
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
@@ -189,6 +196,14 @@ mod tests {
         assert_eq!(histogram.count_below(1 << 63), 5000);
         assert!((4375..=5000).contains(&histogram.count_below(5000)));
         assert_eq!(histogram.sum(), 4999 * 5000 / 2);
+    }
+
+    #[test]
+    fn filled_buckets_have_their_bounds_and_counts() {
+        let mut histogram = Histogram::default();
+        [3, 3, 1000, u64::MAX].into_iter().for_each(|value| histogram.record(value));
+        let buckets: alloc::vec::Vec<_> = histogram.buckets().collect();
+        assert_eq!(buckets, [(3, 2), (1023, 1), (u64::MAX, 1)]);
     }
 
     #[test]

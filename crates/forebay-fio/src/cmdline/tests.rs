@@ -11,7 +11,7 @@ fn parse_all(args: &str) -> Result<Parsed, CommandErrors> {
 #[track_caller]
 fn run(args: &str) -> JobList {
     match parse_all(args) {
-        Ok(Parsed::Run(command)) => command,
+        Ok(Parsed::Run(command)) => *command,
         other => panic!("{args}: {other:?}"),
     }
 }

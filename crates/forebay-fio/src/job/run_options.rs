@@ -32,6 +32,8 @@ pub struct RunOptions {
     pub status_interval: Option<Duration>,
     /// The directory for a trace of all disks.
     pub trace: Option<PathBuf>,
+    /// The socket at which the disks are shown while the jobs run.
+    pub insight: Option<PathBuf>,
     /// Whether to check the options only.
     pub parse_only: bool,
     /// Whether to print the jobs as a command line only.

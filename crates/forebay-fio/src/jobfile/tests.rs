@@ -335,7 +335,7 @@ fn binary_or_oversized_files_are_refused() {
 #[track_caller]
 fn run(args: &str, files: &[(&str, &str)]) -> JobList {
     match parse_with(args.split(' ').map(Into::into), &mut memory(files)) {
-        Ok(Parsed::Run(command)) => command,
+        Ok(Parsed::Run(command)) => *command,
         other => panic!("{args}: {other:?}"),
     }
 }

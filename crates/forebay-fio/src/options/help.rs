@@ -74,8 +74,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "throttle_write_bps_burst", "throttle_latency_target_us",
     ]),
     ("Report and run", &[
-        "output", "output-format", "status-interval", "eta", "eta-newline", "trace", "section",
-        "parse-only", "showcmd", "readonly", "warnings-fatal", "help",
+        "output", "output-format", "status-interval", "eta", "eta-newline", "trace",
+        "insight", "section", "parse-only", "showcmd", "readonly", "warnings-fatal", "help",
     ]),
 ];
 

@@ -27,6 +27,7 @@ pub(super) fn run(
         Request::Exports => {
             Ok(json!({ "exports": describe_all(server), "trace": describe_trace(server) }))
         }
+        Request::Stats => Ok(server.shared.counters.describe(&server.process)),
         Request::Limits { export, client, set } => limits(server, &export, client, &set),
         Request::Policy { export, set } => {
             let export = named(server, &export)?.export;

@@ -11,18 +11,14 @@ mod request;
 
 use crate::managed::Managed;
 use crate::shared::Shared;
-use crate::small::{Answer, Service};
 use crate::worker::inbox::WorkerInbox;
+use forebay_insight::lines::{Line, Lines, reply};
+use forebay_insight::small::{Answer, Service};
 use request::Request;
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::geteuid;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Longest line of a client, bytes.
-const MAX_LINE_BYTES: usize = 16 << 10;
 
 /// Most descriptors that a client may have sent before a request.
 const MAX_DESCRIPTORS: usize = 64;
@@ -42,13 +38,13 @@ impl Control {
     fn answer(&self, text: &[u8], descriptors: Vec<OwnedFd>) -> Answer {
         let request = match Request::parse(text) {
             Ok(request) => request,
-            Err(error) => return Answer::Reply(line(&json!({ "error": error }))),
+            Err(error) => return Answer::Reply(reply(&json!({ "error": error }))),
         };
         let takes_long = request.takes_long();
         let server = Arc::clone(&self.server);
         let work = move || {
-            let reply = commands::run(&server, request, descriptors);
-            line(&reply.unwrap_or_else(|error| json!({ "error": error })))
+            let done = commands::run(&server, request, descriptors);
+            reply(&done.unwrap_or_else(|error| json!({ "error": error })))
         };
         if takes_long { Answer::Work(Box::new(work)) } else { Answer::Reply(work()) }
     }
@@ -57,12 +53,9 @@ impl Control {
 /// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Bytes received and not answered.
-    received: Vec<u8>,
+    lines: Lines,
     /// Descriptors received, for the next request that takes some.
     descriptors: Vec<OwnedFd>,
-    /// The user of a client that is refused.
-    refused: Option<u32>,
 }
 
 impl Service for Control {
@@ -71,47 +64,23 @@ impl Service for Control {
     type Client = Client;
 
     fn accept(&self, socket: BorrowedFd<'_>) -> Client {
-        // A peer is refused too if the kernel does not return its user.
-        let uid = socket_peercred(socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
-        let may_connect = uid == 0 || uid == geteuid().as_raw();
-        let refused = (!may_connect).then_some(uid);
-        Client { received: Vec::new(), descriptors: Vec::new(), refused }
+        Client { lines: Lines::of(socket), descriptors: Vec::new() }
     }
 
     fn receive(&self, client: &mut Client, bytes: &[u8]) -> Answer {
-        if let Some(uid) = client.refused {
-            let error =
-                format!("user {uid} may not control this server: only its own user and root");
-            return Answer::Last(line(&json!({ "error": error })));
-        }
-        client.received.extend_from_slice(bytes);
-        match client.received.iter().position(|byte| *byte == b'\n') {
-            Some(len) if len <= MAX_LINE_BYTES => {
-                let rest = client.received.split_off(len + 1);
-                let request = std::mem::replace(&mut client.received, rest);
-                self.answer(&request[..len], std::mem::take(&mut client.descriptors))
-            }
-            None if client.received.len() <= MAX_LINE_BYTES => Answer::More,
-            _ => {
-                let error = format!("a request is longer than {MAX_LINE_BYTES} bytes");
-                Answer::Last(line(&json!({ "error": error })))
-            }
+        match client.lines.receive(bytes, "this server") {
+            Line::Partial => Answer::More,
+            Line::Refused(text) => Answer::Last(text),
+            Line::Whole(line) => self.answer(&line, std::mem::take(&mut client.descriptors)),
         }
     }
 
     fn take_descriptors(&self, client: &mut Client, descriptors: Vec<OwnedFd>) {
-        if client.refused.is_none() {
+        if !client.lines.is_refused() {
             let room = MAX_DESCRIPTORS.saturating_sub(client.descriptors.len());
             client.descriptors.extend(descriptors.into_iter().take(room));
         }
     }
-}
-
-/// Returns a reply as a line.
-fn line(reply: &Value) -> Vec<u8> {
-    let mut text = reply.to_string();
-    text.push('\n');
-    text.into_bytes()
 }
 
 #[cfg(test)]

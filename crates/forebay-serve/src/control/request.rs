@@ -1,6 +1,8 @@
 //! Requests at the control socket, one in each line.
 //!
 //! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...], "trace": TRACE}`.
+//! - `{"command": "stats"}` returns the counters of all disks, owners and exports
+//!   ([`forebay_insight::stats`]).
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
 //! - `{"command": "limits", "export": NAME, "set": {KEY: VALUE, ...}}` changes the limits with
 //!   these keys, and returns EXPORT with the new ones. The keys are those of
@@ -45,8 +47,9 @@
 use serde_json::{Map, Value};
 
 /// The names of all commands.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "exports",
+    "stats",
     "limits",
     "policy",
     "resize",
@@ -66,6 +69,7 @@ pub(super) type Set = Vec<(String, Option<String>)>;
 #[derive(Debug, PartialEq)]
 pub(super) enum Request {
     Exports,
+    Stats,
     Limits { export: String, client: Option<u64>, set: Set },
     Policy { export: String, set: Set },
     Resize { export: Option<String> },
@@ -103,6 +107,7 @@ impl Request {
         let command = text(fields, "command")?;
         let request = match command.as_str() {
             "exports" => Request::Exports,
+            "stats" => Request::Stats,
             "limits" => Request::Limits {
                 export: text(fields, "export")?,
                 set: set(fields, "set")?,
@@ -144,6 +149,7 @@ impl Request {
     pub(super) fn takes_long(&self) -> bool {
         match self {
             Request::Exports
+            | Request::Stats
             | Request::Limits { .. }
             | Request::Drain { .. }
             | Request::LogLevel { .. } => false,

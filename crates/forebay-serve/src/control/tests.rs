@@ -7,8 +7,10 @@ use crate::export_limits::ExportLimits;
 use crate::listen::Address;
 use crate::own_socket;
 use crate::server::Server;
-use crate::small::SmallServer;
 use forebay::{Limits, Rate};
+use forebay_insight::lines::MAX_LINE_BYTES;
+use forebay_insight::small::SmallServer;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -90,9 +92,9 @@ fn bad_requests_change_nothing_and_name_the_reason() {
         (r#"{"command":1}"#, "command: 1: expected a string"),
         (
             r#"{"command":"stop"}"#,
-            "command \"stop\": expected one of \"exports\", \"limits\", \"policy\", \"resize\", \
-             \"add\", \"remove\", \"drain\", \"reload-certificates\", \"log-level\", \"trace\", \
-             \"record\"",
+            "command \"stop\": expected one of \"exports\", \"stats\", \"limits\", \"policy\", \
+             \"resize\", \"add\", \"remove\", \"drain\", \"reload-certificates\", \"log-level\", \
+             \"trace\", \"record\"",
         ),
         (r#"{"command":"trace","on":1}"#, "on: 1: expected true or false"),
         (r#"{"command":"trace","on":false}"#, "no trace runs"),

@@ -11,7 +11,8 @@ use rustix::net::{
     sockopt,
 };
 
-use super::stale::{self, SocketFile};
+use forebay_insight::socket_file::{self, SocketFile, StaleError};
+
 use super::{Address, ListenError, Listener, Name};
 
 /// Length of the accept queue: enough for the connections of one burst.
@@ -35,7 +36,7 @@ fn open_unix(path: &Path) -> Result<Listener, Failure> {
     let address = SocketAddrUnix::new(path)?;
     let bound = bind(&socket, &address);
     if bound == Err(Errno::ADDRINUSE) {
-        stale::remove(path).map_err(Failure::Told)?;
+        remove_stale(path).map_err(Failure::Told)?;
         bind(&socket, &address)?;
     } else {
         bound?;
@@ -45,6 +46,19 @@ fn open_unix(path: &Path) -> Result<Listener, Failure> {
     let file = SocketFile::of(&path)?;
     listen(&socket, BACKLOG)?;
     Ok(Listener::new(socket, Name::Unix(path), Some(file))?)
+}
+
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    socket_file::remove(path).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            StaleError::InUse => ListenError::InUse { path },
+            StaleError::NoSocket => ListenError::NoSocket { path },
+            StaleError::System(source) => {
+                ListenError::Refused { address: Address::Unix(path), source }
+            }
+        }
+    })
 }
 
 fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {

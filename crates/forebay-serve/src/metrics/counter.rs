@@ -4,6 +4,7 @@
 //! and must not infer anything else from it. Two counters of one request may be read at different
 //! times, so code that subtracts them must stop at zero.
 
+use forebay_insight::families::{Buckets, FIRST_SHIFT, NR_BOUNDS, bounds_ns};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer at a time: a load and a store, without a locked instruction. The
@@ -47,12 +48,6 @@ impl SharedCounter {
         self.0.load(Ordering::Relaxed)
     }
 }
-
-/// Number of bounds of a [`Times`]. The last is about 17 s.
-const NR_BOUNDS: usize = 25;
-/// The first bound is `1 << FIRST_SHIFT` ns, about a microsecond. Each other bound is twice the
-/// previous one.
-const FIRST_SHIFT: u32 = 10;
 
 /// A histogram of times with one writer at a time. The first bucket ends at about a microsecond;
 /// each other one is twice as wide as the previous one.
@@ -100,9 +95,10 @@ impl TimesSum {
     }
 }
 
-/// Returns the bounds of all histograms, ns.
-pub(super) fn bounds_ns() -> impl Iterator<Item = u64> {
-    (0..NR_BOUNDS).map(|index| 1 << (FIRST_SHIFT as usize + index))
+impl From<&TimesSum> for Buckets {
+    fn from(times: &TimesSum) -> Buckets {
+        Buckets::new(times.sum_ns(), times.buckets())
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::process::Process;
 use super::registry::Counters;
 use super::text::{CONTENT_TYPE, Exposition};
 use crate::listen::{Address, AddressError, ListenError, Listener};
-use crate::small::{Answer, Service, SmallServer};
+use forebay_insight::small::{Answer, Service, SmallServer};
 
 /// Port for metrics if none is given.
 pub(super) const METRICS_PORT: u16 = 9809;

@@ -13,7 +13,7 @@ use rustix::fs::{Dir, Mode, OFlags, open};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-use super::families::{Families, Name, Value};
+use forebay_insight::families::{Families, Name, Value};
 
 /// Sources of the metrics of this process.
 #[derive(Debug)]

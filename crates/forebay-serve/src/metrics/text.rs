@@ -7,17 +7,18 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
-use super::disks;
-use super::families::{Families, Name, Value};
 use super::kinds::{ConnectionRefusal, HandshakeFailure};
 use super::owners;
 use super::process::Process;
 use super::registry::{Counters, RingSnapshot, Snapshot};
 use super::traffic::TrafficSum;
 use forebay_front::{RequestKind, Stage};
+use forebay_insight::CONTENT_TYPE as OPENMETRICS;
+use forebay_insight::disk_metrics::{self, DiskRow};
+use forebay_insight::families::{Families, Name, Value};
 
 /// Content type of the text.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = OPENMETRICS;
 
 /// Encoder of the text.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Collector for All {
         exports(&mut families, &snapshot)?;
         connections(&mut families, &snapshot)?;
         rings(&mut families, &snapshot)?;
-        disks::encode(&mut families, &snapshot.counted, &snapshot)?;
+        disks(&mut families, &snapshot)?;
         owners::encode(&mut families, &snapshot.counted)?;
         self.process.lock().unwrap_or_else(PoisonError::into_inner).encode(&mut families)
     }
@@ -108,6 +109,19 @@ fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot)
         ),
         Value::Whole(negotiating as u64),
     )
+}
+
+fn disks(families: &mut Families<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let exports = snapshot.counted.iter().zip(&snapshot.exports);
+    let rows: Vec<_> = exports
+        .map(|(export, counted)| DiskRow {
+            device: &export.name,
+            stats: export.disk.stats(),
+            io_now: counted.traffic.in_flight(),
+            size_bytes: export.disk.capacity_bytes().unwrap_or_default(),
+        })
+        .collect();
+    disk_metrics::encode(families, &rows, "Client requests not answered yet.")
 }
 
 /// A counter that exports and connections both have.

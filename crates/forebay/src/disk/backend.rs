@@ -189,7 +189,7 @@ fn open<D: Driver>(
         notice: None,
         opened_with,
     };
-    Ok(Disk { shared: Shared::new(info, Arc::new(device), service, tags, Claim::memory())? })
+    Ok(Disk::of(Shared::new(info, Arc::new(device), service, tags, Claim::memory())?))
 }
 
 /// Checks the size of a disk, if it has one.

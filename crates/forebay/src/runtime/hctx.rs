@@ -319,6 +319,16 @@ impl Hctx {
         self.nr_syscalls.load(Ordering::Relaxed) + nr_of_waiter
     }
 
+    /// Returns the number of system calls that the waiter of the present driver has made.
+    pub(crate) fn nr_waits(&self) -> u64 {
+        lock(&self.waiter).as_ref().map_or(0, |waiter| waiter.nr_syscalls())
+    }
+
+    /// Returns the number of requests that the last turn left at the driver.
+    pub(crate) fn nr_in_flight(&self) -> u32 {
+        self.last_turn().nr_in_flight()
+    }
+
     /// Adds a mailbox, which is marked as listed, to the followers.
     pub(crate) fn push_follower(&self, mailbox: &Arc<Mailbox>) {
         let mut followers = lock(&self.followers);

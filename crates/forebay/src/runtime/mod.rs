@@ -4,7 +4,7 @@
 //! - [`shared`]: state that all handles of an open disk share; [`gates`] freeze, quiesce and stop
 //!   it; [`service`] is a thread that makes progress on it; [`emulation`] pays the costs of earlier
 //!   systems, for comparison; [`owners`] lists the owners of its I/O; [`quarantine`] and [`leak`]
-//!   keep memory that a driver may still use;
+//!   keep memory that a driver may still use; [`meters`] has the counters;
 //! - [`hctx`]: a hardware context, and the operations of its token;
 //! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); blocking calls;
 //! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
@@ -27,6 +27,7 @@ pub(crate) mod hctx;
 pub(crate) mod late;
 pub(crate) mod leak;
 pub(crate) mod mailbox;
+pub(crate) mod meters;
 pub(crate) mod owners;
 pub(crate) mod plug;
 pub(crate) mod quarantine;

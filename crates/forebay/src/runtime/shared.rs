@@ -15,24 +15,24 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::Emulator;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
+use crate::runtime::meters::Meters;
 use crate::runtime::owners::OwnerList;
 #[cfg(test)]
 use crate::runtime::service::Service;
-use crate::runtime::size::Size;
 use crate::runtime::timed::Timed;
 use crate::runtime::trace::DiskTrace;
 use crate::runtime::{leak, quarantine};
 use crate::sys::clock;
 use crate::sys::fork::Origin;
 use crate::sys::primitive::thread as runtime_thread;
-use crate::sys::primitive::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::sys::primitive::{AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::tag_pool::{PoolDisk, TagPool, Woken};
 pub(crate) use driving::Watched;
 use driving::{Driving, Seat};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
-    Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, QueueStats,
-    Scheduling, SubmitErrorKind, TagSet,
+    Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, SubmitErrorKind,
+    TagSet,
 };
 use std::fmt;
 use std::io;
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     waiter: Arc<dyn Waiter>,
     /// See [`Waiter::leaves_own_calls`].
     leaves_own_calls: bool,
-    plugs: Mutex<Plugs>,
+    meters: Arc<Meters>,
     origin: Origin,
     /// The service thread, and the descriptor for event loops.
     driving: Driving,
@@ -63,22 +63,11 @@ pub(crate) struct Shared {
     /// Overdue requests, for `Disk::take_late_requests`.
     late: Arc<LateList>,
     pub(crate) holds: Mutex<Holds>,
-    /// The present scheduler. Changed by the holder of the token, with the scheduler itself.
-    scheduling: Mutex<Scheduling>,
     timed: Timed,
-    size: Size,
     owners: Arc<OwnerList>,
     trace: Arc<DiskTrace>,
     /// Dropped last: the file is released only after everything else of this disk is gone.
     claim: Claim,
-}
-
-/// The counters of the threads' software queues.
-#[derive(Default)]
-struct Plugs {
-    live: Vec<Arc<PlugCounters>>,
-    /// The sum over threads that have ended.
-    retired: PlugCounters,
 }
 
 impl Shared {
@@ -103,7 +92,7 @@ impl Shared {
         let waiter = Arc::clone(&queue.waiter);
         let emulator = Emulator::of(info.policy.emulation);
         let timed = Timed::new(info.is_timed(info.policy.scheduler));
-        let hctxs: Vec<_> = (0..nr_hctxs as usize)
+        let hctxs: Arc<[Hctx]> = (0..nr_hctxs as usize)
             .map(|at| {
                 let (owners, trace) = (Arc::clone(&owners), Arc::clone(&trace));
                 Hctx::new(at, timed.clone(), origin, owners, trace)
@@ -115,20 +104,18 @@ impl Shared {
         };
         let mut shared = Shared {
             device,
-            hctxs: hctxs.into(),
+            meters: Arc::new(Meters::new(&info, &state, &hctxs, &owners)),
+            hctxs,
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             leaves_own_calls: waiter.leaves_own_calls(),
             waiter,
-            plugs: Mutex::default(),
             origin,
             driving: Driving::new(with_service),
             nr_requests: AtomicU32::new(0),
             emulator,
             late: Arc::default(),
             holds: Mutex::default(),
-            scheduling: Mutex::new(info.policy.scheduling()),
             timed,
-            size: Size::new(info.limits.capacity_bytes),
             owners,
             trace,
             state,
@@ -201,7 +188,7 @@ impl Shared {
 
     /// Returns the size in bytes up to which the disk accepts I/O. `None`: it has no fixed size.
     pub(crate) fn capacity_bytes(&self) -> Option<u64> {
-        self.size.get()
+        self.meters.size().get()
     }
 
     /// Reads the size of the file or device again; see `Disk::reread_size`.
@@ -226,7 +213,7 @@ impl Shared {
             }
             Some(_) => {
                 let block = u64::from(self.info.limits.logical_block_size);
-                self.size.grow(size_bytes - size_bytes % block);
+                self.meters.size().grow(size_bytes - size_bytes % block);
                 Ok(())
             }
         }
@@ -296,30 +283,20 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
-        let mut queue = QueueStats::default();
-        let plugs = lock(&self.plugs);
-        plugs.live.iter().for_each(|counters| queue.add_plugs(counters));
-        queue.add_plugs(&plugs.retired);
-        drop(plugs);
-        let mut nr_syscalls = self.waiter.nr_syscalls();
-        let (mut skipped_runs, mut tag_rescues) = (0, 0);
-        for hctx in self.hctxs.iter() {
-            queue.add_runs(&hctx.counters);
-            nr_syscalls += hctx.nr_syscalls();
-            skipped_runs += hctx.run.nr_skipped();
-            queue.emulation.add("tag_sleeps", hctx.nr_tag_sleeps());
-            tag_rescues += hctx.nr_tag_rescues();
-        }
+        let mut stats = self.meters.stats();
         if let Some(emulator) = self.emulator() {
-            emulator.add_to(&mut queue.emulation);
+            emulator.add_to(&mut stats.queue.emulation);
         }
-        DiskStats { queue, nr_syscalls, skipped_runs, tag_rescues }
+        stats
+    }
+
+    /// Returns the counters, for readers without a handle of the disk.
+    pub(crate) fn meters(&self) -> &Arc<Meters> {
+        &self.meters
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
-        let counters = Arc::default();
-        lock(&self.plugs).live.push(Arc::clone(&counters));
-        counters
+        self.meters.add_thread()
     }
 
     /// Returns the parts of the disk that its service thread uses.
@@ -382,11 +359,7 @@ impl Shared {
     /// Releases the per-thread state of a thread that ends: keeps its counters, and drains and
     /// frees the context that it owned.
     pub(crate) fn retire(&self, at: usize, counters: &Arc<PlugCounters>) {
-        {
-            let mut plugs = lock(&self.plugs);
-            plugs.live.retain(|live| !Arc::ptr_eq(live, counters));
-            plugs.retired.take_over(counters);
-        }
+        self.meters.retire_thread(counters);
         if at == SHARED {
             return;
         }
@@ -479,6 +452,7 @@ impl Drop for Shared {
     /// Waits for the bios in flight. They belong to dropped futures: all other submitters of bios
     /// in flight hold a handle of the disk.
     fn drop(&mut self) {
+        self.meters.close();
         if self.is_after_fork() {
             // Rings and requests belong to the parent.
             std::mem::forget(Arc::clone(&self.hctxs));

@@ -8,7 +8,7 @@ use crate::sys::primitive::{AtomicU64, Ordering};
 
 /// The size up to which a disk accepts I/O.
 #[derive(Debug)]
-pub(super) struct Size {
+pub(crate) struct Size {
     has_end: bool,
     /// Only increases, so a thread that loads an old value refuses a bio that it could accept, as
     /// it would have before the growth. If the growth happens before a submission, the submitting
@@ -26,12 +26,12 @@ impl Size {
         }
     }
 
-    pub(super) fn get(&self) -> Option<u64> {
+    pub(crate) fn get(&self) -> Option<u64> {
         self.has_end.then(|| self.bytes.load(Ordering::Relaxed))
     }
 
     /// Raises the size. A smaller one changes nothing.
-    pub(super) fn grow(&self, bytes: u64) {
+    pub(crate) fn grow(&self, bytes: u64) {
         self.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 }

@@ -49,7 +49,11 @@ pub(super) fn run(run: &RunOptions, asked: &CompareOptions) -> Result<(), Failur
         "--trace has no effect: a comparison makes many runs, and each would need a directory; \
          leave it out, and trace one run"
     });
-    let messages: Vec<_> = [formats, reports, lines, traces]
+    let insight = run.insight.as_ref().map(|_| {
+        "--insight has no effect: the runs of a comparison are processes of their own; leave it \
+         out, and watch one run"
+    });
+    let messages: Vec<_> = [formats, reports, lines, traces, insight]
         .into_iter()
         .flatten()
         .map(|message| format!("--compare: {message}"))

@@ -39,7 +39,7 @@ fn wrong_sweeps_are_refused() {
 
 fn command(args: &str) -> JobList {
     match cmdline::parse(args.split_whitespace().map(Into::into)) {
-        Ok(Parsed::Run(command)) => command,
+        Ok(Parsed::Run(command)) => *command,
         other => panic!("{args}: {other:?}"),
     }
 }

@@ -9,7 +9,8 @@
 //! - `chain`: a server on the disk of another server;
 //! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
 //! - `ctl`: exports added, removed and changed while it runs; `manners`: in the background, with a
-//!   command, and its log; `traces`: traces of it;
+//!   command, and its log; `top`: its counters, as text, as JSON and as a live view; `traces`:
+//!   traces of it;
 //! - `confinement`: restrictions that the kernel enforces;
 //! - `hangup`: SIGHUP, with and without a controlling terminal; `resize`: files that grow;
 //! - `endings`: messages and exit codes after failures;
@@ -48,5 +49,6 @@ mod signals;
 mod timeouts;
 mod tls;
 mod tools;
+mod top;
 mod traces;
 mod vhost_user;

@@ -7,7 +7,7 @@ use forebay::Disk;
 
 use super::*;
 use crate::metrics::CountedExport;
-use crate::small::MAX_CLIENTS;
+use forebay_insight::small::MAX_CLIENTS;
 
 fn answered(request: &str) -> Option<String> {
     answer(request.as_bytes(), || Some("# EOF\n".to_owned()))

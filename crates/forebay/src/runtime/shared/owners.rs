@@ -52,7 +52,7 @@ impl Shared {
 
     /// Returns all owners, by number.
     pub(crate) fn all_owners(&self) -> Vec<Arc<Owner>> {
-        self.owners.lock().iter().cloned().collect()
+        self.meters.owners()
     }
 
     /// Sets the limits of an owner.

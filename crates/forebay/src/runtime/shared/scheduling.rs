@@ -8,8 +8,8 @@ use super::Shared;
 use crate::runtime::hctx::{At, SHARED};
 use crate::runtime::timed::Timed;
 use crate::sys::clock;
+use crate::sys::primitive::Ordering;
 use crate::sys::primitive::thread;
-use crate::sys::primitive::{Ordering, lock};
 use forebay_core::{Policy, SchedulerChange, SchedulerPolicy, Scheduling, wait};
 
 impl Shared {
@@ -35,7 +35,7 @@ impl Shared {
 
     /// Returns the present scheduler, with its settings.
     pub(crate) fn scheduling(&self) -> Scheduling {
-        *lock(&self.scheduling)
+        self.meters.scheduling()
     }
 
     /// Returns the policy of the disk with another scheduler. If the user has set no `nr_requests`,
@@ -65,7 +65,7 @@ impl Shared {
             |_, token| {
                 before =
                     change.take().map(|change| token.core.set_scheduler(change, clock::now_ns()));
-                *lock(&self.scheduling) = scheduling;
+                self.meters.set_scheduling(scheduling);
             },
         );
         // A number that was set since the change was created holds.

@@ -1,4 +1,4 @@
-//! Metrics of the exports' disks: those of `/proc/diskstats`, with the names of Prometheus's
+//! Metrics of disks: those of `/proc/diskstats`, with the names of Prometheus's
 //! node_exporter so that its dashboards work, and counters that only this layer has.
 //!
 //! As in Linux, zeroed ranges count as writes.
@@ -7,9 +7,7 @@ use std::fmt;
 
 use forebay::{COUNTERS, CounterInfo, CounterUnit, DiskStats, Histogram, Op, OpStats, UnplugCause};
 
-use super::counter::bounds_ns;
-use super::families::{Buckets, Families, Name, Value};
-use super::registry::{CountedExport, Snapshot};
+use crate::families::{Buckets, Families, Name, Value, bounds_ns};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -117,51 +115,62 @@ fn value(counter: &CounterInfo, disk: &DiskStats) -> Value {
     }
 }
 
-/// Writes the metrics of all disks.
-pub(super) fn encode(
+/// A disk, as shown in metrics.
+#[derive(Debug)]
+pub struct DiskRow<'a> {
+    /// Label `device`.
+    pub device: &'a str,
+    /// Its counters.
+    pub stats: DiskStats,
+    /// I/O in flight.
+    pub io_now: u64,
+    /// Its size; 0 for a file that grows.
+    pub size_bytes: u64,
+}
+
+/// Writes the metrics of all disks. `io_now_help` is the meaning of their I/O in flight.
+///
+/// # Errors
+/// Fails if the encoder does.
+pub fn encode(
     families: &mut Families<'_>,
-    exports: &[CountedExport],
-    snapshot: &Snapshot,
+    disks: &[DiskRow<'_>],
+    io_now_help: &'static str,
 ) -> fmt::Result {
-    let disks: Vec<_> =
-        exports.iter().map(|export| (export.name.as_str(), export.disk.stats())).collect();
     for figure in FIGURES {
-        let samples = disks.iter().map(|(name, disk)| ([("device", *name)], (figure.value)(disk)));
+        let samples =
+            disks.iter().map(|disk| ([("device", disk.device)], (figure.value)(&disk.stats)));
         families.counter(&figure.name, samples)?;
     }
     for counter in COUNTERS {
-        let samples = disks.iter().map(|(name, disk)| ([("device", *name)], value(counter, disk)));
+        let samples =
+            disks.iter().map(|disk| ([("device", disk.device)], value(counter, &disk.stats)));
         families.counter(&name(counter), samples)?;
     }
-    let now = exports.iter().zip(&snapshot.exports).map(|(export, counted)| {
-        ([("device", export.name.as_str())], Value::Whole(counted.traffic.in_flight()))
-    });
-    families.gauge(&Name::of("forebay_disk_io_now", "Client requests not answered yet."), now)?;
-    let size = exports.iter().map(|export| {
-        let bytes = export.disk.capacity_bytes().unwrap_or_default();
-        ([("device", export.name.as_str())], Value::Whole(bytes))
-    });
+    let now = disks.iter().map(|disk| ([("device", disk.device)], Value::Whole(disk.io_now)));
+    families.gauge(&Name::of("forebay_disk_io_now", io_now_help), now)?;
+    let size = disks.iter().map(|disk| ([("device", disk.device)], Value::Whole(disk.size_bytes)));
     families.gauge(&Name::bytes("forebay_disk_size", "Size of the disk."), size)?;
 
-    let unplugs = disks.iter().flat_map(|(name, disk)| {
+    let unplugs = disks.iter().flat_map(|DiskRow { device, stats, .. }| {
         UnplugCause::ALL.map(|cause| {
-            let labels = [("device", *name), ("cause", cause.name())];
-            (labels, Value::Whole(disk.queue.unplugs(cause)))
+            let labels = [("device", *device), ("cause", cause.name())];
+            (labels, Value::Whole(stats.queue.unplugs(cause)))
         })
     });
     families.counter(
         &Name::of("forebay_disk_unplugs", "Batches released from a plug, by cause."),
         unplugs,
     )?;
-    let stages = disks.iter().flat_map(|(name, disk)| {
-        let stages = &disk.queue.stages;
+    let stages = disks.iter().flat_map(|DiskRow { device, stats, .. }| {
+        let stages = &stats.queue.stages;
         let all = [
             ("plug", &stages.plug),
             ("tag", &stages.tag),
             ("queue", &stages.queue),
             ("driver", &stages.driver),
         ];
-        all.map(|(stage, times)| ([("device", *name), ("stage", stage)], buckets(times)))
+        all.map(|(stage, times)| ([("device", *device), ("stage", stage)], buckets(times)))
     });
     families.histogram(
         &Name::seconds(

@@ -1,10 +1,10 @@
-//! Names of exports as the label `device` of metrics.
+//! Names of exports and disks as the label `device` of metrics.
 //!
 //! The default export has an empty name. Prometheus treats an empty label as a missing one, so the
 //! label is the last part of its spec, or the whole spec if another export has that name.
 
 /// Returns the labels of exports, given by name and spec.
-pub(crate) fn labels<'a>(exports: &[(&'a str, &'a str)]) -> Vec<&'a str> {
+pub fn labels<'a>(exports: &[(&'a str, &'a str)]) -> Vec<&'a str> {
     let is_taken = |label: &str| exports.iter().any(|(name, _)| *name == label);
     let label = |(name, spec): &(&'a str, &'a str)| match *name {
         "" => {

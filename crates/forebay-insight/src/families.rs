@@ -7,47 +7,59 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use super::counter::TimesSum;
-
 /// Name and help text of a family.
-pub(super) struct Name {
-    pub(super) name: &'static str,
-    pub(super) unit: Option<Unit>,
-    pub(super) help: &'static str,
+#[derive(Debug)]
+pub struct Name {
+    pub name: &'static str,
+    pub unit: Option<Unit>,
+    pub help: &'static str,
 }
 
 impl Name {
-    pub(super) const fn of(name: &'static str, help: &'static str) -> Name {
+    pub const fn of(name: &'static str, help: &'static str) -> Name {
         Name { name, unit: None, help }
     }
 
-    pub(super) const fn bytes(name: &'static str, help: &'static str) -> Name {
+    pub const fn bytes(name: &'static str, help: &'static str) -> Name {
         Name { name, unit: Some(Unit::Bytes), help }
     }
 
-    pub(super) const fn seconds(name: &'static str, help: &'static str) -> Name {
+    pub const fn seconds(name: &'static str, help: &'static str) -> Name {
         Name { name, unit: Some(Unit::Seconds), help }
     }
 }
 
 /// A number. Counters are integers, so that they are exact at any size.
-pub(super) enum Value {
+#[derive(Debug)]
+pub enum Value {
     Whole(u64),
     Seconds(f64),
 }
 
 impl Value {
-    pub(super) fn from_ns(ns: u64) -> Value {
+    pub fn from_ns(ns: u64) -> Value {
         Value::Seconds(seconds(ns))
     }
 }
 
-pub(super) fn seconds(ns: u64) -> f64 {
+pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
+/// Number of bounds of histograms. The last is about 17 s.
+pub const NR_BOUNDS: usize = 25;
+/// The first bound is `1 << FIRST_SHIFT` ns, about a microsecond. Each other bound is twice the
+/// previous one.
+pub const FIRST_SHIFT: u32 = 10;
+
+/// Returns the bounds of all histograms, ns.
+pub fn bounds_ns() -> impl Iterator<Item = u64> {
+    (0..NR_BOUNDS).map(|index| 1 << (FIRST_SHIFT as usize + index))
+}
+
 /// A histogram of seconds.
-pub(super) struct Buckets {
+#[derive(Debug)]
+pub struct Buckets {
     sum: f64,
     count: u64,
     buckets: Vec<(f64, u64)>,
@@ -55,7 +67,7 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// Creates them from upper bounds in ns and the counts of the buckets.
-    pub(super) fn new(sum_ns: u64, buckets: impl Iterator<Item = (Option<u64>, u64)>) -> Buckets {
+    pub fn new(sum_ns: u64, buckets: impl Iterator<Item = (Option<u64>, u64)>) -> Buckets {
         let buckets: Vec<_> =
             buckets.map(|(bound, count)| (bound.map_or(f64::INFINITY, seconds), count)).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
@@ -63,27 +75,22 @@ impl Buckets {
     }
 }
 
-impl From<&TimesSum> for Buckets {
-    fn from(times: &TimesSum) -> Buckets {
-        Buckets::new(times.sum_ns(), times.buckets())
-    }
-}
-
 /// Encoder of families.
-pub(super) struct Families<'a>(pub(super) DescriptorEncoder<'a>);
+#[expect(missing_debug_implementations, reason = "the encoder has none")]
+pub struct Families<'a>(pub DescriptorEncoder<'a>);
 
 impl Families<'_> {
     /// Writes a counter without labels.
-    pub(super) fn one_counter(&mut self, name: &Name, value: Value) -> fmt::Result {
+    pub fn one_counter(&mut self, name: &Name, value: Value) -> fmt::Result {
         put_counter(&mut self.describe(name, MetricType::Counter)?, value)
     }
 
     /// Writes a gauge without labels.
-    pub(super) fn one_gauge(&mut self, name: &Name, value: Value) -> fmt::Result {
+    pub fn one_gauge(&mut self, name: &Name, value: Value) -> fmt::Result {
         put_gauge(&mut self.describe(name, MetricType::Gauge)?, value)
     }
 
-    pub(super) fn counter<L: EncodeLabelSet>(
+    pub fn counter<L: EncodeLabelSet>(
         &mut self,
         name: &Name,
         samples: impl IntoIterator<Item = (L, Value)>,
@@ -95,7 +102,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    pub(super) fn gauge<L: EncodeLabelSet>(
+    pub fn gauge<L: EncodeLabelSet>(
         &mut self,
         name: &Name,
         samples: impl IntoIterator<Item = (L, Value)>,
@@ -107,7 +114,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    pub(super) fn histogram<L: EncodeLabelSet>(
+    pub fn histogram<L: EncodeLabelSet>(
         &mut self,
         name: &Name,
         samples: impl IntoIterator<Item = (L, Buckets)>,
@@ -121,7 +128,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    pub(super) fn info(&mut self, name: &Name, labels: &impl EncodeLabelSet) -> fmt::Result {
+    pub fn info(&mut self, name: &Name, labels: &impl EncodeLabelSet) -> fmt::Result {
         self.describe(name, MetricType::Info)?.encode_info(labels)
     }
 

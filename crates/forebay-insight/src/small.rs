@@ -1,6 +1,7 @@
 //! A small server: one thread, a few clients, and requests that fit in memory. A deadline for each
 //! request keeps a client from blocking others. A request that may take long has a thread of its
-//! own. Metrics and control use it.
+//! own. The socket of [`Insight`](crate::Insight) uses it, and the metrics and the control socket
+//! of `forebay serve`.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -11,15 +12,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forebay_vhost_user::signal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use crate::listen::{Listener, is_exhausted};
-
 /// Most clients at a time. Others wait until one has gone.
-pub(crate) const MAX_CLIENTS: usize = 8;
+pub const MAX_CLIENTS: usize = 8;
 /// Pause after the system has run out of a resource.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest wait for the threads of requests when the server ends.
@@ -27,8 +25,17 @@ const WORK_END: Duration = Duration::from_secs(15);
 /// Most descriptors that one message of a client may have. The kernel closes the others.
 const MAX_DESCRIPTORS: usize = 64;
 
+/// A listening socket.
+pub trait Accept: AsFd + Send + 'static {
+    /// Accepts the next connection, which does not block. Returns `None` if none is waiting.
+    ///
+    /// # Errors
+    /// Returns an error if a resource has run out. The server then pauses.
+    fn accept(&self) -> io::Result<Option<OwnedFd>>;
+}
+
 /// The protocol of a small server.
-pub(crate) trait Service: Send + 'static {
+pub trait Service: Send + 'static {
     /// Name of the thread.
     const NAME: &'static str;
     /// Deadline of a request with its reply, from the connection or the last reply on.
@@ -48,10 +55,10 @@ pub(crate) trait Service: Send + 'static {
 }
 
 /// Work that returns a reply.
-pub(crate) type Work = Box<dyn FnOnce() -> Vec<u8> + Send>;
+pub type Work = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 /// The answer to the bytes that a client has sent.
-pub(crate) enum Answer {
+pub enum Answer {
     /// The request is incomplete.
     More,
     /// A reply, after which the client may send another request.
@@ -76,7 +83,7 @@ impl fmt::Debug for Answer {
 
 /// The thread of a small server. Dropping this ends it.
 #[derive(Debug)]
-pub(crate) struct SmallServer {
+pub struct SmallServer {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -86,7 +93,7 @@ impl SmallServer {
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub(crate) fn start<S: Service>(listener: Listener, service: S) -> io::Result<SmallServer> {
+    pub fn start<S: Service>(listener: impl Accept, service: S) -> io::Result<SmallServer> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
         let (stopped, workers) = (Arc::clone(&stop), Workers::new()?);
         let thread = std::thread::Builder::new()
@@ -206,7 +213,7 @@ enum Progress {
     Done,
 }
 
-fn serve<S: Service>(listener: &Listener, service: &S, stop: &OwnedFd, mut workers: Workers) {
+fn serve<S: Service>(listener: &impl Accept, service: &S, stop: &OwnedFd, mut workers: Workers) {
     let mut clients: Vec<Client<S>> = Vec::new();
     let mut paused_until: Option<Instant> = None;
     loop {
@@ -246,15 +253,18 @@ fn serve<S: Service>(listener: &Listener, service: &S, stop: &OwnedFd, mut worke
         });
         if ready[1] && accepts {
             match listener.accept() {
-                Ok(Some((socket, _))) => clients.push(Client::new(socket, service, now)),
+                Ok(Some(socket)) => clients.push(Client::new(socket, service, now)),
                 Ok(None) => {}
-                Err(error) => {
-                    debug_assert!(is_exhausted(&error), "{error}");
-                    paused_until = Some(now + PAUSE);
-                }
+                Err(_) => paused_until = Some(now + PAUSE),
             }
         }
     }
+}
+
+/// Makes an eventfd readable.
+fn signal(event: &OwnedFd) {
+    // The write fails only if the count is at its maximum, and then the eventfd is readable.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 fn timespec(until: Instant, now: Instant) -> Timespec {

@@ -9,18 +9,33 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::{Address, ListenError};
+/// A reason why a socket file cannot be removed.
+#[derive(Debug, thiserror::Error)]
+pub enum StaleError {
+    /// Another server listens there.
+    #[error("another server listens there: stop it, or choose another path")]
+    InUse,
+    /// The path exists and is not a socket.
+    #[error("this path exists and is not a socket: choose another path, or move the file away")]
+    NoSocket,
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
 
 /// A socket file that this process has created. Dropping it removes the file, if it is still there.
 #[derive(Debug)]
-pub(super) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl SocketFile {
     /// Takes the file at `path`, which this process has just created.
-    pub(super) fn of(path: &Path) -> io::Result<SocketFile> {
+    ///
+    /// # Errors
+    /// Fails if the file has gone.
+    pub fn of(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.to_owned(), identity: identity(&fs::symlink_metadata(path)?) })
     }
 }
@@ -43,25 +58,26 @@ fn identity(file: &fs::Metadata) -> (u64, u64) {
 ///
 /// If two servers start at the same moment, both may find the old file, and the slower one may
 /// remove the file of the faster one. Checking the file before and after makes that unlikely.
-pub(super) fn remove(path: &Path) -> Result<(), ListenError> {
-    let refused = |source| ListenError::Refused { address: Address::Unix(path.to_owned()), source };
-    let found = fs::symlink_metadata(path).map_err(refused)?;
+///
+/// # Errors
+/// Returns the reason if the file stays.
+pub fn remove(path: &Path) -> Result<(), StaleError> {
+    let found = fs::symlink_metadata(path)?;
     if !found.file_type().is_socket() {
-        return Err(ListenError::NoSocket { path: path.to_owned() });
+        return Err(StaleError::NoSocket);
     }
     match try_to_connect(path) {
         Err(Errno::CONNREFUSED) => {}
         // Another process has removed it.
         Err(Errno::NOENT) => return Ok(()),
         // The accept queue is full, or it took the connection: a server listens.
-        Ok(()) | Err(Errno::AGAIN) => return Err(ListenError::InUse { path: path.to_owned() }),
-        Err(errno) => return Err(refused(errno.into())),
+        Ok(()) | Err(Errno::AGAIN) => return Err(StaleError::InUse),
+        Err(errno) => return Err(StaleError::System(errno.into())),
     }
-    let again = fs::symlink_metadata(path).map_err(refused)?;
-    if identity(&again) != identity(&found) {
-        return Err(ListenError::InUse { path: path.to_owned() });
+    if identity(&fs::symlink_metadata(path)?) != identity(&found) {
+        return Err(StaleError::InUse);
     }
-    fs::remove_file(path).map_err(refused)
+    Ok(fs::remove_file(path)?)
 }
 
 fn try_to_connect(path: &Path) -> Result<(), Errno> {
