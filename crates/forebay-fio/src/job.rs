@@ -13,14 +13,17 @@ mod given;
 mod list;
 mod load;
 mod region;
+mod replay;
 mod run_options;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::errors::UsageError;
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
+use crate::iolog::Recording;
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -37,6 +40,7 @@ pub use self::given::Given;
 pub use self::list::JobList;
 pub use self::load::Load;
 pub use self::region::RegionError;
+pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
 
 /// A complete job.
@@ -133,6 +137,10 @@ pub struct Job {
     pub verify: bool,
     /// Options of logs.
     pub logs: LogOptions,
+    /// `read_iolog`, `write_iolog` and `replay_*`.
+    pub replay: Box<ReplayOptions>,
+    /// The log to replay, once the caller has read it ([`Job::replay_log`]).
+    pub recording: Option<Arc<Recording>>,
     /// How to verify, and what data to write.
     pub checks: Checks,
     /// Options with their values as given, for [`arguments::of`](crate::arguments::of).
@@ -182,6 +190,10 @@ impl Job {
         let smallest = used().map(|direction| sizes[direction.index()].min()).min();
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
+        warnings.extend(given.replay.warnings(&given));
+        if let Some(reason) = given.replay.conflict(&given) {
+            return Err(conflict(reason));
+        }
         let job = Self {
             logs: given.logs.of_job(&name),
             name,
@@ -227,6 +239,8 @@ impl Job {
             norandommap: given.norandommap.unwrap_or(false),
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
+            replay: given.replay,
+            recording: None,
             checks: given.checks,
             warnings,
             texts: given.texts,

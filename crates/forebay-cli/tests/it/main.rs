@@ -19,6 +19,7 @@ mod manual;
 mod pictures;
 mod priorities;
 mod refusals;
+mod replay;
 mod run;
 mod run_apps;
 mod run_flush;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::generator::Pattern;
-use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote};
+use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote, ReplayOptions};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -58,6 +58,7 @@ pub struct Given {
     pub measures: Measures,
     pub checks: Checks,
     pub logs: LogOptions,
+    pub replay: Box<ReplayOptions>,
     /// Options with their values as given, for [`arguments::of`](crate::arguments::of).
     pub texts: Vec<(&'static str, String)>,
     /// Warnings about options that have no effect.

@@ -1,0 +1,130 @@
+//! The options of replays, and the job that follows from a log.
+//!
+//! Source: fio's HOWTO, the options `read_iolog`, `write_iolog` and `replay_*`. A log determines
+//! the files, the pattern and the sizes of the job; its depth, engine and settings are those of the
+//! options.
+
+use std::sync::Arc;
+
+use super::Job;
+use crate::generator::sizes::SizeRule;
+use crate::generator::{Direction, Mix, Pattern};
+use crate::iolog::{Changes, Recording};
+use crate::job::{Extent, Given};
+use crate::units::Size;
+
+/// The options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// `read_iolog`: the log to replay.
+    pub read: Option<String>,
+    /// `write_iolog`: the log to write.
+    pub write: Option<String>,
+    /// `replay_redirect`: the disk for all I/O.
+    pub redirect: Option<String>,
+    /// `replay_no_stall`, `replay_time_scale`, `replay_align`, `replay_scale`, `replay_skip`.
+    pub changes: Changes,
+}
+
+impl ReplayOptions {
+    /// Returns the reason why the options contradict each other, if they do.
+    pub(super) fn conflict(&self, given: &Given) -> Option<String> {
+        let Some(log) = &self.read else {
+            let is_changed = self.changes != Changes::default() || self.redirect.is_some();
+            return is_changed.then(|| "--replay_* options need --read_iolog".to_owned());
+        };
+        if given.filename.is_some() || given.files.opendir.is_some() {
+            return Some(format!(
+                "--read_iolog={log} names its files itself; for another disk, use \
+                 --replay_redirect instead of --filename"
+            ));
+        }
+        let pace = &given.pace;
+        let has_pace = pace.rate != [0; 3] || pace.rate_iops != [0; 3] || !pace.thinktime.is_zero();
+        let wrong = [
+            ("rate, --rate_iops and --thinktime", has_pace),
+            ("verify", given.verify == Some(true)),
+            ("time_based", given.time_based == Some(true)),
+            ("number_ios", given.load.number_ios.is_some()),
+            ("io_size", given.io_size.is_some()),
+            ("offset_increment", given.files.offset_increment.is_some()),
+            ("filesize", given.files.filesize.is_some()),
+        ];
+        let (name, _) = wrong.into_iter().find(|&(_, is_given)| is_given)?;
+        Some(format!(
+            "--{name}: the log of --read_iolog determines every I/O and its time; leave the option \
+             out (--replay_time_scale changes the speed, --loops repeats the log)"
+        ))
+    }
+
+    /// Returns warnings about options that have no effect beside a log.
+    pub(super) fn warnings(&self, given: &Given) -> Vec<String> {
+        if self.read.is_none() {
+            return Vec::new();
+        }
+        let load = &given.load;
+        let has_bs = given.bs.is_some() || load.bs.is_some();
+        let void = [
+            ("rw", given.rw.is_some()),
+            ("bs", has_bs || load.bsrange.is_some() || load.bssplit.is_some()),
+            ("size", given.size.is_some()),
+            ("offset", given.offset.is_some()),
+        ];
+        let void = void.into_iter().filter(|&(_, is_given)| is_given);
+        void.map(|(name, _)| format!("--{name} has no effect: --read_iolog determines it"))
+            .collect()
+    }
+}
+
+impl Job {
+    /// Makes the job a replay of this log, after its options have changed the log.
+    ///
+    /// # Errors
+    ///
+    /// A message, if no I/O is left.
+    pub fn replay_log(&mut self, recording: Recording) -> Result<(), String> {
+        let redirect = self.replay.redirect.clone();
+        let changes = Changes { one_file: redirect.is_some(), ..self.replay.changes };
+        let recording = recording.changed(&changes);
+        let lengths = Direction::ALL.map(|direction| recording.lengths(direction));
+        let mix = match lengths {
+            [None, None, None] => return Err("the log has no I/O to replay".to_owned()),
+            [Some(_), None, None] => Mix::Only(Direction::Read),
+            [None, Some(_), None] => Mix::Only(Direction::Write),
+            [None, None, Some(_)] => Mix::Only(Direction::Trim),
+            [_, _, None] => Mix::ReadWrite,
+            _ => {
+                return Err("the log has trims beside other I/Os, which one job cannot replay; \
+                            leave them out with --replay_skip=trim, or replay them alone with \
+                            --replay_skip=read,write"
+                    .to_owned());
+            }
+        };
+        self.rw = Pattern { random: false, mix };
+        self.bs = recording.alignment();
+        let largest = lengths.iter().flatten().map(|&(_, max)| max).max().unwrap_or(self.bs);
+        let (min, max) = (self.bs, largest);
+        let size = if min == max { SizeRule::Fixed(max) } else { SizeRule::Range { min, max } };
+        self.sizes = std::array::from_fn(|_| size.clone());
+        self.variety = None;
+        (self.size, self.offset) = (None, Size::Bytes(0));
+        self.io_size = Some(Size::Bytes(recording.total_bytes()));
+        self.filename = Some(redirect.unwrap_or_else(|| match recording.files() {
+            [one] => one.clone(),
+            several => {
+                let escaped: Vec<_> = several.iter().map(|name| name.replace(':', "\\:")).collect();
+                escaped.join(":")
+            }
+        }));
+        self.recording = Some(Arc::new(recording));
+        Ok(())
+    }
+
+    /// Returns the part of file number `file` that a replay uses.
+    pub(super) fn extent_of_replay(&self, file: u32) -> Option<Extent> {
+        let end = self.recording.as_ref()?.end_of(file as u16);
+        // A file that is only synced needs a block.
+        let size = Some(Size::Bytes(end.max(self.bs.into())));
+        Some(Extent { offset: Size::Bytes(0), increment: (Size::Bytes(0), 0), size })
+    }
+}
