@@ -29,15 +29,9 @@ pub struct ReplayOptions {
 impl ReplayOptions {
     /// Returns the reason why the options contradict each other, if they do.
     pub(super) fn conflict(&self, given: &Given) -> Option<String> {
-        let Some(log) = &self.read else {
+        if self.read.is_none() {
             let is_changed = self.changes != Changes::default() || self.redirect.is_some();
             return is_changed.then(|| "--replay_* options need --read_iolog".to_owned());
-        };
-        if given.filename.is_some() || given.files.opendir.is_some() {
-            return Some(format!(
-                "--read_iolog={log} names its files itself; for another disk, use \
-                 --replay_redirect instead of --filename"
-            ));
         }
         let pace = &given.pace;
         let has_pace = pace.rate != [0; 3] || pace.rate_iops != [0; 3] || !pace.thinktime.is_zero();
@@ -81,8 +75,13 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// A message, if no I/O is left.
+    /// A message, if no I/O is left, or the job names other files.
     pub fn replay_log(&mut self, recording: Recording) -> Result<(), String> {
+        if self.filename.is_some() || self.files.opendir.is_some() {
+            return Err("the log names its files itself; for another disk, use --replay_redirect \
+                        instead of --filename or --opendir"
+                .to_owned());
+        }
         let redirect = self.replay.redirect.clone();
         let changes = Changes { one_file: redirect.is_some(), ..self.replay.changes };
         let recording = recording.changed(&changes);
