@@ -186,20 +186,14 @@ impl Job {
         let max = given.iodepth_batch_complete_max.unwrap_or(min).min(iodepth);
         let rw = given.rw.unwrap_or(Pattern { random: false, mix: Mix::Only(Direction::Read) });
         let sizes = given.load.sizes(given.bs);
-        let used = || Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
-        let smallest = used().map(|direction| sizes[direction.index()].min()).min();
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
-        warnings.extend(given.replay.warnings(&given));
-        if let Some(reason) = given.replay.conflict(&given) {
-            return Err(conflict(reason));
-        }
         let job = Self {
             logs: given.logs.of_job(&name),
             name,
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
-            bs: smallest.unwrap_or(4096),
+            bs: smallest(rw, &sizes),
             variety: given.load.variety(rw, &sizes).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
@@ -349,6 +343,9 @@ impl Job {
             let Self { name, .. } = self;
             return conflict(format!("{name}: --{option} needs --ioengine=nbd or --ioengine=rbd"));
         }
+        if let Some(reason) = self.replay.conflict(self) {
+            return conflict(format!("{}: {reason}", self.name));
+        }
         if self.control.has_impossible_rate(&self.pace) {
             let name = &self.name;
             return conflict(format!(
@@ -383,6 +380,12 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// Returns the size of the smallest I/O of a pattern.
+fn smallest(rw: Pattern, sizes: &[SizeRule; 3]) -> u32 {
+    let used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
+    used.map(|direction| sizes[direction.index()].min()).min().unwrap_or(4096)
 }
 
 /// Returns the depth of a job: 1 if its engine makes blocking calls, with a warning.

@@ -75,6 +75,7 @@ impl Given {
     /// Returns the warnings about options that have no effect, or not that of fio.
     pub(super) fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.replay.warnings(self));
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         let control = &self.control;

@@ -28,21 +28,24 @@ pub struct ReplayOptions {
 
 impl ReplayOptions {
     /// Returns the reason why the options contradict each other, if they do.
-    pub(super) fn conflict(&self, given: &Given) -> Option<String> {
+    pub(super) fn conflict(&self, job: &Job) -> Option<String> {
         if self.read.is_none() {
             let is_changed = self.changes != Changes::default() || self.redirect.is_some();
             return is_changed.then(|| "--replay_* options need --read_iolog".to_owned());
         }
-        let pace = &given.pace;
+        let pace = &job.pace;
         let has_pace = pace.rate != [0; 3] || pace.rate_iops != [0; 3] || !pace.thinktime.is_zero();
         let wrong = [
             ("rate, --rate_iops and --thinktime", has_pace),
-            ("verify", given.verify == Some(true)),
-            ("time_based", given.time_based == Some(true)),
-            ("number_ios", given.load.number_ios.is_some()),
-            ("io_size", given.io_size.is_some()),
-            ("offset_increment", given.files.offset_increment.is_some()),
-            ("filesize", given.files.filesize.is_some()),
+            ("verify", job.verify),
+            ("time_based", job.time_based),
+            (
+                "number_ios",
+                job.variety.as_ref().is_some_and(|variety| variety.number_ios.is_some()),
+            ),
+            ("io_size", job.io_size.is_some()),
+            ("offset_increment", job.files.offset_increment.is_some()),
+            ("filesize", job.files.filesize.is_some()),
         ];
         let (name, _) = wrong.into_iter().find(|&(_, is_given)| is_given)?;
         Some(format!(

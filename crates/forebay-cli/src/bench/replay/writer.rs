@@ -46,7 +46,7 @@ impl LogWriter {
     }
 
     /// Ends the log.
-    pub(in crate::bench) fn finish(mut self: Box<Self>, now_ns: u64) -> Result<(), JobError> {
+    pub(in crate::bench) fn finish(mut self, now_ns: u64) -> Result<(), JobError> {
         self.put_files(now_ns, &["close"]);
         let flushed = self.file.flush();
         match self.error.take().map_or(flushed, Err) {
