@@ -75,7 +75,7 @@ impl Given {
     /// Returns the warnings about options that have no effect, or not that of fio.
     pub(super) fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.extend(self.replay.warnings(self));
+        warnings.extend(self.replay_warnings());
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         let control = &self.control;
@@ -92,5 +92,23 @@ impl Given {
             );
         }
         warnings
+    }
+
+    /// Returns warnings about options that have no effect beside a log.
+    fn replay_warnings(&self) -> Vec<String> {
+        if self.replay.read.is_none() {
+            return Vec::new();
+        }
+        let load = &self.load;
+        let has_bs = self.bs.is_some() || load.bs.is_some();
+        let void = [
+            ("rw", self.rw.is_some()),
+            ("bs", has_bs || load.bsrange.is_some() || load.bssplit.is_some()),
+            ("size", self.size.is_some()),
+            ("offset", self.offset.is_some()),
+        ];
+        let void = void.into_iter().filter(|&(_, is_given)| is_given);
+        void.map(|(name, _)| format!("--{name} has no effect: --read_iolog determines it"))
+            .collect()
     }
 }

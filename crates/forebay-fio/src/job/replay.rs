@@ -10,7 +10,7 @@ use super::Job;
 use crate::generator::sizes::SizeRule;
 use crate::generator::{Direction, Mix, Pattern};
 use crate::iolog::{Changes, Recording};
-use crate::job::{Extent, Given};
+use crate::job::Extent;
 use crate::units::Size;
 
 /// The options.
@@ -52,24 +52,6 @@ impl ReplayOptions {
             "--{name}: the log of --read_iolog determines every I/O and its time; leave the option \
              out (--replay_time_scale changes the speed, --loops repeats the log)"
         ))
-    }
-
-    /// Returns warnings about options that have no effect beside a log.
-    pub(super) fn warnings(&self, given: &Given) -> Vec<String> {
-        if self.read.is_none() {
-            return Vec::new();
-        }
-        let load = &given.load;
-        let has_bs = given.bs.is_some() || load.bs.is_some();
-        let void = [
-            ("rw", given.rw.is_some()),
-            ("bs", has_bs || load.bsrange.is_some() || load.bssplit.is_some()),
-            ("size", given.size.is_some()),
-            ("offset", given.offset.is_some()),
-        ];
-        let void = void.into_iter().filter(|&(_, is_given)| is_given);
-        void.map(|(name, _)| format!("--{name} has no effect: --read_iolog determines it"))
-            .collect()
     }
 }
 
