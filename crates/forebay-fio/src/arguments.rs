@@ -36,7 +36,7 @@ pub fn of(job: &Job) -> Vec<String> {
         files: _, control: _, placement: _, remote: _, sizes: _, variety: _, loops: _, pace: _,
         serialize_overlap: _, max_latency_ns: _,
         priorities: _, ramp_time: _, start_delay: _, measures,
-        fdatasync: _, logs: _, checks, warnings: _,
+        fdatasync: _, logs: _, replay, recording: _, checks, warnings: _,
         // The options as given, not their effects.
         options: _,
     } = job;
@@ -48,9 +48,15 @@ pub fn of(job: &Job) -> Vec<String> {
     let mut list = List(vec![format!("--name={name}")]);
     list.some("filename", filename.as_ref());
     list.some("ioengine", ioengine.map(|engine| engine.word()));
-    list.put("rw", rw.word());
+    // A log determines pattern and sizes.
+    let is_replay = replay.read.is_some();
+    if !is_replay {
+        list.put("rw", rw.word());
+    }
     list.unless("rwmixread", rwmixread, &bare.rwmixread);
-    list.put("bs", bs);
+    if !is_replay {
+        list.put("bs", bs);
+    }
     list.some("size", size.map(size_text));
     list.some("io_size", io_size.map(size_text));
     list.unless("offset", &size_text(*offset), &size_text(bare.offset));

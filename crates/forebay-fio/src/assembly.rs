@@ -276,6 +276,11 @@ impl Assembly {
 /// Fills in what a command line without any job leaves open: random reads of 4 KiB at depth 32 for
 /// five seconds, on a RAM disk of 1 GiB unless another device is named.
 fn bare_defaults(given: &mut Given) {
+    if given.replay.read.is_some() {
+        // The log determines the rest.
+        given.iodepth.get_or_insert(32);
+        return;
+    }
     let randread = Pattern { random: true, mix: Mix::Only(Direction::Read) };
     given.rw.get_or_insert(randread);
     given.bs.get_or_insert(4096);

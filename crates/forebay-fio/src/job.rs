@@ -13,14 +13,17 @@ mod given;
 mod list;
 mod load;
 mod region;
+mod replay;
 mod run_options;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::errors::UsageError;
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
+use crate::iolog::Recording;
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -37,6 +40,7 @@ pub use self::given::Given;
 pub use self::list::JobList;
 pub use self::load::Load;
 pub use self::region::RegionError;
+pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
 
 /// A complete job.
@@ -133,6 +137,10 @@ pub struct Job {
     pub verify: bool,
     /// Options of logs.
     pub logs: LogOptions,
+    /// `read_iolog`, `write_iolog` and `replay_*`.
+    pub replay: Box<ReplayOptions>,
+    /// The log to replay, once the caller has read it ([`Job::replay_log`]).
+    pub recording: Option<Arc<Recording>>,
     /// How to verify, and what data to write.
     pub checks: Checks,
     /// Options with their values as given, for [`arguments::of`](crate::arguments::of).
@@ -178,8 +186,6 @@ impl Job {
         let max = given.iodepth_batch_complete_max.unwrap_or(min).min(iodepth);
         let rw = given.rw.unwrap_or(Pattern { random: false, mix: Mix::Only(Direction::Read) });
         let sizes = given.load.sizes(given.bs);
-        let used = || Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
-        let smallest = used().map(|direction| sizes[direction.index()].min()).min();
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
         let job = Self {
@@ -187,7 +193,7 @@ impl Job {
             name,
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
-            bs: smallest.unwrap_or(4096),
+            bs: smallest(rw, &sizes),
             variety: given.load.variety(rw, &sizes).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
@@ -227,6 +233,8 @@ impl Job {
             norandommap: given.norandommap.unwrap_or(false),
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
+            replay: given.replay,
+            recording: None,
             checks: given.checks,
             warnings,
             texts: given.texts,
@@ -335,6 +343,9 @@ impl Job {
             let Self { name, .. } = self;
             return conflict(format!("{name}: --{option} needs --ioengine=nbd or --ioengine=rbd"));
         }
+        if let Some(reason) = self.replay.conflict(self) {
+            return conflict(format!("{}: {reason}", self.name));
+        }
         if self.control.has_impossible_rate(&self.pace) {
             let name = &self.name;
             return conflict(format!(
@@ -369,6 +380,12 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// Returns the size of the smallest I/O of a pattern.
+fn smallest(rw: Pattern, sizes: &[SizeRule; 3]) -> u32 {
+    let used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
+    used.map(|direction| sizes[direction.index()].min()).min().unwrap_or(4096)
 }
 
 /// Returns the depth of a job: 1 if its engine makes blocking calls, with a warning.

@@ -41,6 +41,7 @@ pub mod errors;
 pub mod generator;
 pub mod histogram;
 pub mod host;
+pub mod iolog;
 pub mod job;
 pub mod jobfile;
 pub mod logs;

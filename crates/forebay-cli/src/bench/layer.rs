@@ -142,7 +142,10 @@ impl<'a> Layer<'a> {
         }
         let stages = stages(&queue.stages).into_iter().filter(|(_, stage)| stage.count() > 0);
         lines.extend(stages.map(|(name, stage)| stage_line(name, stage)));
-        lines.extend(self.users.iter().map(User::line));
+        for user in &self.users {
+            lines.push(user.line());
+            lines.extend(user.replay_line());
+        }
         lines.push(line("settings", &settings(info)));
         lines
     }

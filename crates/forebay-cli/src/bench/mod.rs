@@ -17,6 +17,7 @@
 //! - [`placement`], [`together`]: the processors of clones, and jobs that depend on each other;
 //! - [`log_files`]: the logs; [`trace`]: the stages of requests; [`pictures`]: the options for
 //!   pictures, with [`series`], rates over time, and [`page`], the charts of a run;
+//! - [`replay`]: logs of I/Os, read and written;
 //! - [`sweep`]: the jobs with several values of an option;
 //! - [`stages`]: jobs of other commands, one after another;
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
@@ -49,6 +50,7 @@ mod plan;
 mod priority;
 mod queued;
 mod queues;
+mod replay;
 mod run;
 mod series;
 mod stages;
@@ -108,6 +110,11 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     }
     let asked = taken.asked;
     let Some(command) = parse(taken.rest, taken.errors)? else { return Ok(()) };
+    // A comparison refuses replays, and a sweep reads the log with each value.
+    let command = match compared.is_some() || asked.sweep.is_some() {
+        true => command,
+        false => replay::loaded(&command)?,
+    };
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
     machine::print_job_warnings(jobs);

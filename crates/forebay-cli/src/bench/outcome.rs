@@ -5,6 +5,7 @@ use forebay_fio::logs::Logs;
 use forebay_fio::report::JobReport;
 use forebay_fio::stats::moments::Moments;
 
+use super::replay::Lateness;
 use super::series::Series;
 
 /// The results of a run.
@@ -33,6 +34,8 @@ pub(super) struct Outcome {
     pub(super) logs: Option<Box<Logs>>,
     /// Its rates over time, for pictures.
     pub(super) series: Option<Box<Series>>,
+    /// How late its I/Os were, in a replay.
+    pub(super) lateness: Option<Box<Lateness>>,
     /// Its run time, ns.
     pub(super) elapsed_ns: u64,
 }
@@ -41,7 +44,8 @@ impl Outcome {
     /// Returns a copy without the logs and the rates over time, which may be large.
     pub(super) fn without_logs(&self) -> Self {
         let (report, disks) = (self.report.clone(), self.disks.clone());
-        Self { report, disks, logs: None, series: None, ..*self }
+        let lateness = self.lateness.clone();
+        Self { report, disks, logs: None, series: None, lateness, ..*self }
     }
 }
 

@@ -46,6 +46,14 @@ impl Target {
         disk_name(&self.spec.to_string())
     }
 
+    /// Returns the disk's name in logs of I/Os: the path of a file, or the spec without keys.
+    pub(super) fn name_in_log(&self) -> String {
+        match self.path() {
+            Some(path) => path.display().to_string(),
+            None => self.name(),
+        }
+    }
+
     /// Returns whether the page cache is bypassed.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.spec.get("direct"), Some("on" | "1" | "yes" | "true"))

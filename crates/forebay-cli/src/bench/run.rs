@@ -25,6 +25,7 @@ use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::placement;
 use super::plan::{self, Target};
+use super::replay::Replayed;
 use super::status::Status;
 use super::stop::Stop;
 use super::together::{self, Together};
@@ -335,10 +336,11 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
         worker.fail(error);
     }
     // Stream types with a loop each: jobs without varied I/O or several files do not pay for it.
-    let ops = match (&workload.variety, task.regions) {
-        (None, [_]) => Ops::Plain(Generator::new(&workload)),
-        (Some(_), [_]) => Ops::Varied(Varied::new(&workload)),
-        (_, regions) => Ops::Files(files(&task, regions)),
+    let ops = match (&task.job.recording, &workload.variety, task.regions) {
+        (Some(recording), ..) => Ops::Replayed(Replayed::new(recording)),
+        (None, None, [_]) => Ops::Plain(Generator::new(&workload)),
+        (None, Some(_), [_]) => Ops::Varied(Varied::new(&workload)),
+        (None, _, regions) => Ops::Files(files(&task, regions)),
     };
     // Sending fails only if the main thread has panicked; then nothing is left to do.
     let _ = sender.send(Event::Ready);
@@ -349,6 +351,7 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
         Ops::Plain(ops) => worker.run(start, ops),
         Ops::Varied(ops) => worker.run(start, ops),
         Ops::Files(ops) => worker.run(start, ops),
+        Ops::Replayed(ops) => worker.run(start, ops),
     }
     let outcome = task.outcome(worker.finish());
     let _ = sender.send(Event::Finished(task.at, Box::new(outcome)));
@@ -360,6 +363,7 @@ enum Ops {
     Plain(Generator),
     Varied(Varied),
     Files(Files),
+    Replayed(Replayed),
 }
 
 /// Returns the stream over several files.

@@ -74,6 +74,7 @@ impl<'a> Status<'a> {
             tag_waits: None,
             logs: None,
             series: None,
+            lateness: None,
             elapsed_ns,
         }
     }

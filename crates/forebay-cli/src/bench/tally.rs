@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use forebay::{Disk, IoError};
 use forebay_fio::generator::{Direction, Op};
+use forebay_fio::iolog::Act;
 use forebay_fio::job::Job;
 use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
@@ -21,6 +22,7 @@ use self::pauses::Pauses;
 use self::rate_check::RateCheck;
 use super::gauge::Gauge;
 use super::plan::disk_name;
+use super::replay::{Lateness, LogWriter};
 use super::series::Series;
 use super::stop::Stop;
 use super::together::FlowShare;
@@ -39,6 +41,10 @@ pub(super) struct Tally<'a> {
     pub(super) logs: Option<Box<Logs>>,
     /// The rates over time, if pictures are wanted.
     pub(super) series: Option<Box<Series>>,
+    /// How late I/Os were submitted, in a replay.
+    pub(super) lateness: Option<Box<Lateness>>,
+    /// The log of all I/Os, if the job writes one.
+    pub(super) log_writer: Option<Box<LogWriter>>,
     /// Work between submissions, if the job has options for it.
     pub(super) pauses: Option<Box<Pauses>>,
     /// The part of the clone in its flow, if it has one.
@@ -127,6 +133,8 @@ impl<'a> Tally<'a> {
             stop,
             logs: Logs::new(&job.logs, &job.measures),
             series: None,
+            lateness: None,
+            log_writer: None,
             pauses: None,
             flow: None,
             rate_check: RateCheck::new(job),
@@ -386,6 +394,9 @@ impl<'a> Tally<'a> {
     /// beside it.
     pub(super) fn periodic_sync(&mut self, sync: Sync, file: u16, in_flight: u32) {
         let start_ns = self.read_clock();
+        if let Some(log) = &mut self.log_writer {
+            log.sync(start_ns, file, sync.act());
+        }
         self.sync(sync, file);
         if self.error.is_none() {
             let ns = self.read_clock() - start_ns;
@@ -470,6 +481,16 @@ pub(super) enum Sync {
     Data,
     /// Everything: `fsync`.
     All,
+}
+
+impl Sync {
+    /// Returns its name in logs.
+    fn act(self) -> Act {
+        match self {
+            Self::Data => Act::Datasync,
+            Self::All => Act::Sync,
+        }
+    }
 }
 
 /// Returns a time in nanoseconds, saturated at `u64::MAX`.

@@ -22,6 +22,7 @@ use super::outcome::Outcome;
 use super::plan::{self, Target};
 use super::priority::Prioritiser;
 use super::queued::Queued;
+use super::replay::{Lateness, LogWriter};
 use super::series::Series;
 use super::stop::Stop;
 use super::tally::pauses::Pauses;
@@ -67,7 +68,7 @@ impl<'a> Task<'a> {
 
     /// Returns the outcome of the clone, from what its worker measured.
     pub(super) fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns, logs, series } = finished;
+        let Finished { stats, error, tag_waits, elapsed_ns, logs, series, lateness } = finished;
         Outcome {
             job: self.targets[0].job,
             clone: self.targets[0].clone,
@@ -85,6 +86,7 @@ impl<'a> Task<'a> {
             tag_waits,
             logs,
             series,
+            lateness,
             elapsed_ns,
         }
     }
@@ -120,12 +122,17 @@ pub(super) struct Finished {
     pub(super) logs: Option<Box<Logs>>,
     /// The rates over time.
     pub(super) series: Option<Box<Series>>,
+    /// How late the I/Os of a replay were.
+    pub(super) lateness: Option<Box<Lateness>>,
 }
 
 impl<'a> Worker<'a> {
     /// Allocates everything for [`Worker::run`].
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
         let &Task { job, regions, stop, gauge, stream, status, .. } = task;
+        let log_writer = job.replay.write.as_ref().map(|path| {
+            LogWriter::create(path, task.targets.iter().map(Target::name_in_log).collect())
+        });
         let cached = task.targets.iter().filter(|target| !target.is_direct());
         let cached = cached.filter_map(Target::path).collect();
         let priorities = Prioritiser::new(job, stream, task.chance);
@@ -137,6 +144,10 @@ impl<'a> Worker<'a> {
         let thread = (stream as u16).wrapping_add(1);
         let disks = disks.into_iter().map(|(disk, _)| disk).collect();
         let mut tally = Tally::new(job, disks, stop, gauge, stamp, thread, status);
+        match log_writer.transpose() {
+            Ok(log) => tally.log_writer = log,
+            Err(error) => tally.error = Some(error),
+        }
         tally.flow = task.together.share(job);
         if task.has_series {
             tally.series = Some(Box::new(Series::new(|direction| job.rw.has(direction))));
@@ -228,14 +239,20 @@ impl<'a> Worker<'a> {
             IoMethod::Queued(queued) => Some(queued.tag_waits()),
             IoMethod::Calls(_) => None,
         };
-        let Tally { job, mut stats, error, usage, measured_ns, mut logs, series, .. } = self.tally;
+        if let Some(log) = self.tally.log_writer.take()
+            && let Err(error) = log.finish(elapsed_ns)
+        {
+            self.tally.error.get_or_insert(error);
+        }
+        let Tally { job, mut stats, error, usage, measured_ns, mut logs, series, lateness, .. } =
+            self.tally;
         stats.usage = usage::between(&usage, &usage::of_this_thread());
         stats.job_runtime_ms = ((elapsed_ns - measured_ns) / 1_000_000).max(1);
         if let Some(logs) = &mut logs {
             logs.close_window(elapsed_ns, true);
         }
         stats.forget(&job.measures);
-        Finished { stats, error, tag_waits, elapsed_ns, logs, series }
+        Finished { stats, error, tag_waits, elapsed_ns, logs, series, lateness }
     }
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes if
@@ -250,12 +267,18 @@ impl<'a> Worker<'a> {
             || tally.job.max_latency_ns != [0; 3]
             || tally.logs.is_some()
             || tally.series.is_some();
+        if let Some(recording) = &tally.job.recording {
+            tally.begin_replay(recording);
+        }
         tally.begin_phase(end_ns);
         match backlog.filter(|_| tally.written.is_some()) {
             Some(backlog) => self.run_with_backlog(ops, backlog),
             None => self.run_ops(ops),
         }
         let tally = &mut self.tally;
+        if tally.job.recording.is_some() && !tally.is_over() {
+            tally.end_replay();
+        }
         if flush && tally.error.is_none() {
             // fio does not count this flush.
             tally.sync_all(Sync::All);

@@ -20,6 +20,7 @@ mod pictures;
 mod priorities;
 mod probes;
 mod refusals;
+mod replay;
 mod run;
 mod run_apps;
 mod run_flush;

@@ -128,6 +128,9 @@ impl Job {
     /// Returns the part of file number `file` that clone `clone` asks for. The clone has `nr_files`
     /// files, and this one has `existing` bytes, if it is a regular file that exists.
     pub fn extent(&self, clone: u32, file: u32, nr_files: u32, existing: Option<u64>) -> Extent {
+        if let Some(extent) = self.extent_of_replay(file) {
+            return extent;
+        }
         let offset = match self.files.append {
             true => Size::Bytes(existing.unwrap_or(0)),
             false => self.offset,

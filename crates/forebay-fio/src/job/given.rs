@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::generator::Pattern;
-use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote};
+use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote, ReplayOptions};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -58,6 +58,7 @@ pub struct Given {
     pub measures: Measures,
     pub checks: Checks,
     pub logs: LogOptions,
+    pub replay: Box<ReplayOptions>,
     /// Options with their values as given, for [`arguments::of`](crate::arguments::of).
     pub texts: Vec<(&'static str, String)>,
     /// Warnings about options that have no effect.
@@ -74,6 +75,7 @@ impl Given {
     /// Returns the warnings about options that have no effect, or not that of fio.
     pub(super) fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.replay_warnings());
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         let control = &self.control;
@@ -90,5 +92,23 @@ impl Given {
             );
         }
         warnings
+    }
+
+    /// Returns warnings about options that have no effect beside a log.
+    fn replay_warnings(&self) -> Vec<String> {
+        if self.replay.read.is_none() {
+            return Vec::new();
+        }
+        let load = &self.load;
+        let has_bs = self.bs.is_some() || load.bs.is_some();
+        let void = [
+            ("rw", self.rw.is_some()),
+            ("bs", has_bs || load.bsrange.is_some() || load.bssplit.is_some()),
+            ("size", self.size.is_some()),
+            ("offset", self.offset.is_some()),
+        ];
+        let void = void.into_iter().filter(|&(_, is_given)| is_given);
+        void.map(|(name, _)| format!("--{name} has no effect: --read_iolog determines it"))
+            .collect()
     }
 }

@@ -57,6 +57,10 @@ const GROUPS: &[(&str, &[&str])] = &[
         "disable_bw", "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
         "log_avg_msec", "log_max_value", "log_offset", "per_job_logs",
     ]),
+    ("Logs of I/Os, and their replay", &[
+        "write_iolog", "read_iolog", "replay_redirect", "replay_no_stall", "replay_time_scale",
+        "replay_align", "replay_scale", "replay_skip",
+    ]),
     ("Settings of the block layer: keys of device specs (forebay help policies)", &[
         "plug", "nomerges", "kick", "queue_depth", "nr_requests", "wake", "tag_need", "tag_set",
         "reserved_tags", "async_depth", "nr_hw_queues", "run_queue", "scheduler", "device_depth",

@@ -234,7 +234,8 @@ const BY_TEXT: &[&str] = &[
     "slat_percentiles", "unified_rw_reporting",
     "write_bw_log",
     "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
-    "log_offset", "per_job_logs",
+    "log_offset", "per_job_logs", "write_iolog", "read_iolog", "replay_redirect",
+    "replay_no_stall", "replay_time_scale", "replay_align", "replay_scale", "replay_skip",
 ];
 
 /// Returns whether an option keeps this value as given.

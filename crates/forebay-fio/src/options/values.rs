@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use crate::errors::Short;
-use crate::generator::Pattern;
 use crate::generator::files::Service;
 use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
+use crate::generator::{Direction, Pattern};
+use crate::iolog::Skip;
 use crate::job::Engine;
 use crate::units::{self, NumberError};
 
@@ -292,6 +293,28 @@ fn zones(
 
 fn say(error: NumberError) -> String {
     error.to_string()
+}
+
+/// Parses `replay_align`.
+pub(crate) fn power_of_two(text: &str) -> Result<u32, String> {
+    let bytes = units::parse_bytes(text).map_err(|error| error.to_string())?;
+    let align = u32::try_from(bytes).ok().filter(|&n| n == 0 || n.is_power_of_two());
+    align.ok_or_else(|| format!("{bytes} is not a power of two below 4g"))
+}
+
+/// Parses `replay_skip`.
+pub(crate) fn skip(text: &str) -> Result<Skip, String> {
+    let mut skip = Skip::default();
+    for word in text.split(',') {
+        match word.trim() {
+            "sync" => skip.syncs = true,
+            word => match Direction::ALL.into_iter().find(|it| it.word() == word) {
+                Some(direction) => skip.directions[direction.index()] = true,
+                None => return Err(format!("unknown value '{}'", Short(word))),
+            },
+        }
+    }
+    Ok(skip)
 }
 
 #[cfg(test)]

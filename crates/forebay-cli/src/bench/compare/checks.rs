@@ -87,6 +87,15 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
              each job one file with --filename",
         );
     }
+    if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {
+        return refuse(job, "each run would overwrite the log; leave out write_iolog");
+    }
+    if let Some(job) = jobs.iter().find(|job| job.replay.read.is_some()) {
+        return refuse(
+            job,
+            "replays are not compared; leave out read_iolog, or use --sweep for several settings",
+        );
+    }
     let has_logs =
         |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|log| log.is_some());
     match jobs.iter().find(has_logs) {

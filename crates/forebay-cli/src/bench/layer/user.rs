@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::time;
 use crate::bench::outcome::Outcome;
+use crate::bench::replay::Lateness;
 
 /// A clone that used a disk, or a group of clones.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct User {
     /// Waits for tags, ns; `None` if the waits of any clone are unknown.
     tag_waits: Option<Moments>,
     usage: Usage,
+    /// How late the I/Os of replays were.
+    lateness: Option<Lateness>,
 }
 
 impl User {
@@ -32,6 +35,7 @@ impl User {
             nr_clones: 1,
             tag_waits: outcome.tag_waits,
             usage: outcome.report.stats.usage,
+            lateness: outcome.lateness.as_deref().cloned(),
         }
     }
 
@@ -46,6 +50,9 @@ impl User {
             _ => None,
         };
         self.usage += &outcome.report.stats.usage;
+        if let Some(more) = &outcome.lateness {
+            self.lateness.get_or_insert_default().merge(more);
+        }
     }
 
     pub(super) fn group(&self) -> Option<u32> {
@@ -70,7 +77,15 @@ impl User {
         put("tag_wait_ns", times.unwrap_or_default());
         put("voluntary_switches", self.usage.voluntary_switches.into());
         put("involuntary_switches", self.usage.involuntary_switches.into());
+        if let Some(lateness) = &self.lateness {
+            put("replay", lateness.json());
+        }
         Value::Object(object)
+    }
+
+    /// Returns the line about a replay, if the job is one.
+    pub(super) fn replay_line(&self) -> Option<String> {
+        Some(format!("  {:<13}: {}", "replay", self.lateness.as_ref()?.text()))
     }
 
     /// Returns the line of the report.

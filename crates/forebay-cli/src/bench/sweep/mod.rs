@@ -18,7 +18,7 @@ use self::charts::About;
 use self::point::Point;
 use super::plan::{self, Target};
 use super::stop::Stop;
-use super::{compare, host, run, workload};
+use super::{compare, host, replay, run, workload};
 use crate::failure::Failure;
 use crate::figure::{Theme, files};
 use crate::machine::{self, Machine};
@@ -210,6 +210,10 @@ fn check(command: &JobList) -> Result<(), Failure> {
              write_lat_log and write_iops_log"
         ));
     }
+    if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {
+        let name = &job.name;
+        messages.push(format!("{name}: each run would overwrite the log; leave out write_iolog"));
+    }
     match messages.is_empty() {
         true => Ok(()),
         false => {
@@ -238,6 +242,8 @@ fn step(command: &JobList, key: &str, value: &str) -> Result<Step, Failure> {
             command.jobs.iter().map(with).collect::<Result<_, _>>().map_err(Failure::Usage)?
         }
     };
+    let mut jobs = jobs;
+    replay::load(&mut jobs, command.run.readonly)?;
     let targets = plan::plan(&jobs)?;
     Ok(Step { command: JobList { jobs, ..command.clone() }, targets })
 }

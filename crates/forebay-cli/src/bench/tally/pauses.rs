@@ -3,14 +3,19 @@
 //! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`,
 //! `serialize_overlap`. As in fio, a clone that waits for its time has nothing in flight. The I/O
 //! loops check one flag, and only jobs with one of these options record their submissions.
+//!
+//! A replay keeps to its [`Schedule`]. It waits with I/Os in flight and reaps them meanwhile, as
+//! fio does, and it spins shortly before an I/O is due, since a sleep ends about 60 us too late.
 
 use std::time::Duration;
 
 use forebay_fio::generator::{Direction, Mix, Op};
+use forebay_fio::iolog::{Act, Recording};
 use forebay_fio::job::Job;
 use forebay_fio::pace::Pacer;
 
 use super::{Sync, Tally};
+use crate::bench::replay::Schedule;
 
 /// The longest sleep between two checks of whether the job is over.
 const NAP: Duration = Duration::from_millis(50);
@@ -28,6 +33,8 @@ pub(in crate::bench) struct Pauses {
     pacer: Option<Pacer>,
     /// Whether each I/O may have to wait for others that overlap it.
     serializes: bool,
+    /// The times of a replay.
+    schedule: Option<Schedule>,
 }
 
 impl Pauses {
@@ -42,8 +49,11 @@ impl Pauses {
         let serializes = job.serialize_overlap;
         let has_flow = job.control.flow > 0;
         let has_syncs = sync_every.iter().any(|&(every, _)| every > 0);
-        (has_flow || pacer.is_some() || serializes || has_syncs).then(|| {
-            Box::new(Self { sync_every, writes: 0, due: None, file: 0, pacer, serializes })
+        let schedule = job.recording.as_ref().map(|recording| Schedule::new(recording, now_ns));
+        let is_logged = job.replay.write.is_some() || schedule.is_some();
+        (has_flow || pacer.is_some() || serializes || has_syncs || is_logged).then(|| {
+            let (writes, due, file) = (0, None, 0);
+            Box::new(Self { sync_every, writes, due, file, pacer, serializes, schedule })
         })
     }
 
@@ -68,7 +78,8 @@ impl Pauses {
             }
             None => false,
         };
-        self.due.is_some() || may_wait || self.serializes
+        let has_work = self.schedule.as_ref().is_some_and(|schedule| schedule.has_work(now_ns));
+        self.due.is_some() || may_wait || self.serializes || has_work
     }
 }
 
@@ -86,6 +97,15 @@ impl Tally<'_> {
     #[inline]
     pub(in crate::bench) fn submitted(&mut self, op: Op) {
         if let Some(pauses) = &mut self.pauses {
+            if let Some(schedule) = &mut pauses.schedule
+                && let Some(late_ns) = schedule.submitted(self.now_ns)
+                && let Some(lateness) = &mut self.lateness
+            {
+                lateness.record(late_ns);
+            }
+            if let Some(log) = &mut self.log_writer {
+                log.io(self.now_ns, op);
+            }
             self.is_pause_due = pauses.submitted(op, self.now_ns) || self.flow.is_some();
         }
     }
@@ -146,8 +166,78 @@ impl Tally<'_> {
             }
             self.is_pause_due = pacer.may_wait(self.now_ns);
         }
+        if let Some(schedule) = &mut pauses.schedule {
+            self.keep_to(schedule, in_flight, &mut reap);
+        }
         self.is_pause_due |= self.flow.is_some();
         self.pauses = Some(pauses);
+    }
+
+    /// Prepares for a replay of this log: its first step may have to wait.
+    pub(in crate::bench) fn begin_replay(&mut self, recording: &Recording) {
+        self.is_pause_due = true;
+        if recording.is_timed() && self.job.is_timed() {
+            self.lateness.get_or_insert_default();
+        }
+    }
+
+    /// Makes the syncs after the last I/O of a replay.
+    pub(in crate::bench) fn end_replay(&mut self) {
+        let Some(mut pauses) = self.pauses.take() else { return };
+        if let Some(schedule) = &mut pauses.schedule {
+            self.keep_to(schedule, 0, &mut |_, _| {});
+        }
+        self.pauses = Some(pauses);
+    }
+
+    /// Makes the syncs of a replay that precede its next I/O, and waits until that is due.
+    fn keep_to(
+        &mut self,
+        schedule: &mut Schedule,
+        in_flight: u32,
+        reap: &mut impl FnMut(&mut Self, Reap),
+    ) {
+        while let Some((step, due_ns)) = schedule.next_step() {
+            self.spin_until(due_ns, in_flight, reap);
+            let sync = match step.act {
+                _ if self.is_over() => return,
+                Act::Io(_) => return,
+                Act::Sync => Sync::All,
+                Act::Datasync => Sync::Data,
+            };
+            self.periodic_sync(sync, step.file, in_flight);
+            schedule.advance();
+        }
+    }
+
+    /// Waits until this time, or until the job is over, and reaps meanwhile. The last part of the
+    /// wait spins. With I/Os in flight it also spins at first, so that their latencies are exact.
+    fn spin_until(
+        &mut self,
+        until_ns: u64,
+        in_flight: u32,
+        reap: &mut impl FnMut(&mut Self, Reap),
+    ) {
+        /// The time before the end of the wait at which a sleep must have ended.
+        const SPIN_NS: u64 = 200_000;
+        /// The time for which a wait with I/Os in flight spins; few of them take longer.
+        const REAP_NS: u64 = 2_000_000;
+        /// The longest time that an I/O has ended and is not reaped after that.
+        const PERIOD: Duration = Duration::from_micros(50);
+        let start_ns = self.read_clock();
+        while self.now_ns < until_ns && !self.is_over() {
+            reap(self, Reap::Ended);
+            let left_ns = until_ns.saturating_sub(self.read_clock());
+            let is_reaping = in_flight > 0 && self.now_ns - start_ns < REAP_NS;
+            if left_ns <= SPIN_NS || is_reaping {
+                std::hint::spin_loop();
+                continue;
+            }
+            let nap = if in_flight > 0 { PERIOD } else { NAP };
+            let left_ns = until_ns.min(self.event_ns()).saturating_sub(self.now_ns);
+            std::thread::sleep(nap.min(Duration::from_nanos(left_ns.saturating_sub(SPIN_NS))));
+            self.read_clock();
+        }
     }
 
     /// Waits while the clone is ahead of its part in its flow, and counts the next I/O.

@@ -6,7 +6,8 @@ const SHELL: &str = "run the command in a shell before or after forebay";
 const BLOCKS: &str = "use --bs=READ,WRITE, a size for each direction";
 const PACE: &str = "use --rate, --rate_iops or --thinktime";
 const LOGS: &str = "use --write_lat_log, --write_bw_log or --write_iops_log, with --log_avg_msec";
-const REPLAY: &str = "traces are neither written nor replayed";
+const MERGE: &str = "name the directory of the files of blktrace with --read_iolog, which merges \
+                     them by time";
 const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
 const VERIFY_STATE: &str = "verify state files are neither written nor read";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
@@ -32,6 +33,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["create_serialize", "create_fsync"], NO_FILES),
     ignored(&["unique_filename"], "it is for network clients"),
     ignored(&["random_generator"], "offsets are a random permutation: each block once per pass"),
+    ignored(&["read_iolog_chunked"], "the whole log is read before the start"),
     ignored(&["disk_util"], "the report has one form"),
     ignored(&["error_dump"], "the error message names the wrong offset"),
     // Order and ends of jobs.
@@ -82,10 +84,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["verifysort", "verifysort_nr"], "blocks are read back in order of their offsets"),
     refused(&["trim_percentage", "trim_verify_zero", "trim_backlog", "trim_backlog_batch"], TRIM),
     // Traces.
-    refused(&["write_iolog", "read_iolog", "replay_redirect", "replay_scale", "replay_align",
-        "replay_time_scale", "replay_skip", "merge_blktrace_file", "merge_blktrace_scalars",
-        "merge_blktrace_iters"], REPLAY),
-    unless(OFF, refused(&["read_iolog_chunked", "replay_no_stall"], REPLAY)),
+    refused(&["merge_blktrace_file", "merge_blktrace_scalars", "merge_blktrace_iters"], MERGE),
     // Devices.
     refused(&["ioscheduler"], "write the name to /sys/block/DEVICE/queue/scheduler"),
     unless(&["none"], refused(&["zonemode"], ZONES)),

@@ -1,0 +1,103 @@
+//! Reads the logs of jobs, and refuses replays that cannot be done.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use forebay::Spec;
+use forebay_fio::generator::Direction;
+use forebay_fio::iolog::Recording;
+use forebay_fio::job::{Job, JobList};
+
+use super::blktrace;
+use crate::failure::Failure;
+
+/// Makes each job with `--read_iolog` a replay of its log.
+///
+/// # Errors
+///
+/// A log cannot be read, or two clones would write the same log.
+pub(in crate::bench) fn load(jobs: &mut [Job], readonly: bool) -> Result<(), Failure> {
+    check_written(jobs)?;
+    for job in jobs {
+        let Some(path) = job.replay.read.clone() else { continue };
+        let about = format!("{}: --read_iolog={path}: ", job.name);
+        load_one(job, Path::new(&path)).map_err(|error| error.with_context(&about))?;
+        let writes = job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
+        if readonly && writes {
+            return Err(Failure::Usage(format!(
+                "{about}the log changes the disk, and --readonly was given; leave its writes out \
+                 with --replay_skip=write,trim"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Does the same for a copy of the jobs.
+pub(in crate::bench) fn loaded(command: &JobList) -> Result<JobList, Failure> {
+    let mut command = command.clone();
+    load(&mut command.jobs, command.run.readonly)?;
+    Ok(command)
+}
+
+fn load_one(job: &mut Job, path: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Run(format!("cannot read the log: {error}"));
+    let recording = match blktrace::is_trace(path).map_err(failed)? {
+        true if job.replay.redirect.is_none() => {
+            return Err(Failure::Usage(
+                "a trace has no names of files; name the disk with --replay_redirect".to_owned(),
+            ));
+        }
+        true => blktrace::read(path).map_err(Failure::Run)?,
+        false => {
+            let text = std::fs::read(path).map_err(failed)?;
+            let text = String::from_utf8(text).map_err(|_| {
+                Failure::Run("the log is neither text nor a file of blktrace".to_owned())
+            })?;
+            Recording::parse(&text).map_err(|error| Failure::Run(error.to_string()))?
+        }
+    };
+    job.replay_log(recording).map_err(Failure::Run)?;
+    check_names(job)
+}
+
+/// Refuses a list of names with the name of a driver, which is a disk of its own in a list of one.
+fn check_names(job: &Job) -> Result<(), Failure> {
+    let names = job.recording.as_ref().map_or(&[][..], |recording| recording.files());
+    let is_driver =
+        |name: &&String| Spec::parse(name).is_ok_and(|spec| !matches!(spec.driver(), "file"));
+    match names.iter().find(is_driver).filter(|_| names.len() > 1) {
+        None => Ok(()),
+        Some(name) => Err(Failure::Usage(format!(
+            "the log has several disks, and '{name}' is no file; replay all on one disk with \
+             --replay_redirect"
+        ))),
+    }
+}
+
+/// Refuses logs that several clones would write, or that a job also reads.
+fn check_written(jobs: &[Job]) -> Result<(), Failure> {
+    let mut written = BTreeSet::new();
+    for job in jobs {
+        let Some(log) = &job.replay.write else { continue };
+        let name = &job.name;
+        if job.numjobs > 1 {
+            return Err(Failure::Usage(format!(
+                "{name}: --write_iolog={log}: {} clones would write one log; give each a job of \
+                 its own, with its own file",
+                job.numjobs
+            )));
+        }
+        if !written.insert(log) {
+            return Err(Failure::Usage(format!(
+                "{name}: --write_iolog={log}: another job writes this log; choose another file"
+            )));
+        }
+        if jobs.iter().any(|job| job.replay.read.as_ref() == Some(log)) {
+            return Err(Failure::Usage(format!(
+                "{name}: --write_iolog={log}: the run replays this log; choose another file"
+            )));
+        }
+    }
+    Ok(())
+}

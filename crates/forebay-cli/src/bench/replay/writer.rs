@@ -1,0 +1,77 @@
+//! The log of `--write_iolog`.
+//!
+//! Lines are written while the job runs, through a buffer of 1 MiB, so a log may be longer than the
+//! memory. The first failure ends the log, and is reported at the end of the job.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use forebay_fio::generator::Op;
+use forebay_fio::iolog::{self, Act};
+use forebay_fio::report::JobError;
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// The log of a clone.
+#[derive(Debug)]
+pub(in crate::bench) struct LogWriter {
+    path: String,
+    /// The names of the files.
+    names: Vec<String>,
+    file: BufWriter<File>,
+    error: Option<io::Error>,
+}
+
+impl LogWriter {
+    /// Creates the log of a clone that uses these files.
+    pub(in crate::bench) fn create(path: &str, names: Vec<String>) -> Result<Box<Self>, JobError> {
+        let file = File::create(path).map_err(|error| failed(path, &error))?;
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let mut log = Self { path: path.to_owned(), names, file, error: None };
+        log.put(iolog::HEADER);
+        log.put_files(0, &["add", "open"]);
+        Ok(Box::new(log))
+    }
+
+    /// Writes an I/O that is being submitted.
+    pub(in crate::bench) fn io(&mut self, now_ns: u64, op: Op) {
+        let line = iolog::io_line(now_ns, &self.names[usize::from(op.file)], op);
+        self.put(&line);
+    }
+
+    /// Writes a sync.
+    pub(in crate::bench) fn sync(&mut self, now_ns: u64, file: u16, act: Act) {
+        let line = iolog::sync_line(now_ns, &self.names[usize::from(file)], act);
+        self.put(&line);
+    }
+
+    /// Ends the log.
+    pub(in crate::bench) fn finish(mut self, now_ns: u64) -> Result<(), JobError> {
+        self.put_files(now_ns, &["close"]);
+        let flushed = self.file.flush();
+        match self.error.take().map_or(flushed, Err) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(failed(&self.path, &error)),
+        }
+    }
+
+    fn put_files(&mut self, now_ns: u64, actions: &[&str]) {
+        let names = std::mem::take(&mut self.names);
+        for action in actions {
+            names.iter().for_each(|name| self.put(&iolog::file_line(now_ns, name, action)));
+        }
+        self.names = names;
+    }
+
+    fn put(&mut self, line: &str) {
+        if self.error.is_none() {
+            self.error = self.file.write_all(line.as_bytes()).err();
+        }
+    }
+}
+
+fn failed(path: &str, error: &io::Error) -> JobError {
+    let message =
+        format!("cannot write the log {path}: {error}; check --write_iolog and the free space");
+    JobError { errno: error.raw_os_error().unwrap_or(0), message }
+}
