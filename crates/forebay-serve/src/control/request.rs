@@ -1,6 +1,7 @@
 //! Requests at the control socket, one in each line.
 //!
-//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...], "trace": TRACE}`.
+//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...]}`, and `"trace": TRACE` unless
+//!   that is `null`.
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
 //! - `{"command": "limits", "export": NAME, "set": {KEY: VALUE, ...}}` changes the limits with
 //!   these keys, and returns EXPORT with the new ones. The keys are those of
