@@ -25,7 +25,12 @@ pub(super) fn run(
 ) -> Result<Value, String> {
     match request {
         Request::Exports => {
-            Ok(json!({ "exports": describe_all(server), "trace": describe_trace(server) }))
+            let mut reply = json!({ "exports": describe_all(server) });
+            let trace = describe_trace(server);
+            if !trace.is_null() {
+                reply["trace"] = trace;
+            }
+            Ok(reply)
         }
         Request::Stats => Ok(server.shared.counters.describe(&server.process)),
         Request::Limits { export, client, set } => limits(server, &export, client, &set),

@@ -1,6 +1,7 @@
 //! Requests at the control socket, one in each line.
 //!
-//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...], "trace": TRACE}`.
+//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...]}`, and `"trace": TRACE` unless
+//!   that is `null`.
 //! - `{"command": "stats"}` returns the counters of all disks, owners and exports
 //!   ([`forebay_insight::stats`]).
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
