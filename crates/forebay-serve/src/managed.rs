@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 /// Longest wait until the workers have the queues of a disk that was added.
 const OPENED: Duration = Duration::from_secs(30);
 
+/// Open files that a disk needs beside those of the workers' queues: for its locks, and for its
+/// shared queue.
+const OF_DISK: usize = 2;
+
 /// Drivers of disks on other servers: a worker that connects to one would keep its clients waiting.
 const REMOTE: [&str; 3] = ["nbd", "rbd", "vhost-user"];
 
@@ -70,8 +74,9 @@ impl Managed {
             ));
         }
         let mut options = options.clone();
-        if let Some(descriptor) = descriptors.into_iter().next() {
-            options.disk = Some(open_descriptor(&spec, &options, descriptor)?);
+        if !descriptors.is_empty() {
+            let nr = self.workers.len() + OF_DISK;
+            options.disk = Some(open_descriptors(&spec, &options, descriptors, nr)?);
         }
         let nr_hw_queues = nr_hw_queues(&options, 0, self.workers.len());
         let (export, info) =
@@ -239,11 +244,13 @@ impl Managed {
     }
 }
 
-/// Opens the disk of a spec on a descriptor of its file.
-fn open_descriptor(
+/// Opens the disk of a spec on descriptors of its file, of which it uses at most `nr`. The file of
+/// a single one is opened again: it may be a duplicate of a descriptor that the client uses.
+fn open_descriptors(
     spec: &Spec,
     options: &ExportOptions,
-    descriptor: OwnedFd,
+    mut descriptors: Vec<OwnedFd>,
+    nr: usize,
 ) -> Result<Disk, String> {
     let of_spec = |error: &dyn std::fmt::Display| format!("{}: {error}", spec.target());
     let mut disk = Disk::options();
@@ -260,11 +267,17 @@ fn open_descriptor(
     if options.read_only {
         disk = disk.set("read_only", "on").map_err(|error| of_spec(&error))?;
     }
-    disk.open_fd(descriptor).map_err(|error| match error {
-        OpenError::NoPermission { .. } => of_spec(
-            &"the server is confined and may not open it: restart the server with --allow-path \
-              DIR, where DIR contains the file",
-        ),
+    descriptors.truncate(nr);
+    let opened = match descriptors.len() {
+        1 => disk.open_fd(descriptors.remove(0)),
+        _ => disk.open_fds(descriptors),
+    };
+    opened.map_err(|error| match error {
+        OpenError::NoPermission { .. } => of_spec(&format!(
+            "the server is confined and may not open it: open the file {nr} times, and send all \
+             {nr} descriptors with the request, or restart the server with --allow-path DIR, where \
+             DIR contains the file"
+        )),
         error => of_spec(&error),
     })
 }

@@ -1,5 +1,6 @@
 //! Device specs: names of disks, with the same syntax everywhere.
 
+use crate::claim::SpareFiles;
 use crate::driver_names;
 use crate::error::SpecError;
 use forebay_core::parse_switch;
@@ -7,6 +8,7 @@ use forebay_nbd::uri::Uri;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The name of a disk: `[driver:]target[?key=value&...]`.
 ///
@@ -94,6 +96,8 @@ pub struct Spec {
     target: String,
     /// The path to open, if the target cannot represent its bytes.
     path: Option<PathBuf>,
+    /// Open files of the target, which are used before it is opened by its path.
+    spares: Option<Arc<SpareFiles>>,
     keys: Vec<(String, String)>,
 }
 
@@ -135,7 +139,7 @@ impl Spec {
             true => target.replace("%3F", "?").replace("%25", "%"),
             false => target.to_owned(),
         };
-        let mut spec = Spec { driver, target, path: None, keys: Vec::new() };
+        let mut spec = Spec { driver, target, path: None, spares: None, keys: Vec::new() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| SpecError::NotKeyValue(pair.to_owned()))?;
@@ -162,12 +166,12 @@ impl Spec {
     pub(crate) fn shown_as(path: &Path, shown: &Path) -> Spec {
         let target = shown.to_string_lossy().into_owned();
         let path = (Path::new(&target) != path).then(|| path.to_owned());
-        Spec { driver: "file", target, path, keys: Vec::new() }
+        Spec { driver: "file", target, path, spares: None, keys: Vec::new() }
     }
 
     /// Returns the spec of a device of the caller's own: its kind and its name. No call opens it.
     pub(crate) fn of_device(kind: &'static str, name: &str) -> Spec {
-        Spec { driver: kind, target: name.to_owned(), path: None, keys: Vec::new() }
+        Spec { driver: kind, target: name.to_owned(), path: None, spares: None, keys: Vec::new() }
     }
 
     /// Changes the driver to another one of files. Returns whether both drivers are of files; if
@@ -177,6 +181,16 @@ impl Spec {
         let found = found.filter(|_| OF_FILES.contains(&self.driver));
         self.driver = found.unwrap_or(self.driver);
         found.is_some()
+    }
+
+    /// Sets open files of the target, which are used before it is opened by its path.
+    pub(crate) fn set_spares(&mut self, spares: Arc<SpareFiles>) {
+        self.spares = Some(spares);
+    }
+
+    /// Returns the open files of the target.
+    pub(crate) fn spares(&self) -> Option<&Arc<SpareFiles>> {
+        self.spares.as_ref()
     }
 
     /// Returns the target as a path.

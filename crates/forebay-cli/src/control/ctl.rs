@@ -1,5 +1,6 @@
 //! `forebay ctl`: one subcommand for each request at the control socket.
 
+use super::socket::MAX_DESCRIPTORS;
 use super::{ask, limits, pairs, print};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
@@ -75,8 +76,7 @@ enum Command {
         export: Option<String>,
     },
     /// Add an export for NBD clients. A file is opened by this command, with your rights, and
-    /// passed to the server. A server that Landlock confines can add only files below a directory
-    /// that serve --allow-path has named
+    /// passed to the server, even if Landlock forbids the server to open it
     Add(AddArgs),
     /// Remove an export when its clients have disconnected, then flush and close its disk. New
     /// clients can no longer open it
@@ -146,11 +146,11 @@ struct AddArgs {
 /// Runs `forebay ctl`.
 pub(crate) fn main(args: &CtlArgs) -> Result<(), Failure> {
     let request = request(&args.command)?;
-    let file = match &args.command {
+    let files = match &args.command {
         Command::Add(add) if !add.by_path => open(add)?,
-        _ => None,
+        _ => Vec::new(),
     };
-    let descriptors: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+    let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     print(&ask(&args.socket, &request, &descriptors)?, args.json)
 }
 
@@ -203,21 +203,26 @@ fn request_to_add(add: &AddArgs) -> Result<Value, Failure> {
     Ok(fields.into())
 }
 
-/// Opens the file of a disk. `None`: the disk has no file, or it is below a disk of another driver,
-/// which opens the file itself.
-fn open(add: &AddArgs) -> Result<Option<File>, Failure> {
+/// Opens the file of a disk as often as a request may have descriptors: each thread of the server
+/// needs an open file of its own, and the server closes those that are left. Empty: the disk has
+/// no file, or it is below a disk of another driver, which opens the file itself.
+fn open(add: &AddArgs) -> Result<Vec<File>, Failure> {
     let spec = Spec::parse(&add.spec);
     let spec = spec.map_err(|error| Failure::Usage(error.to_string()))?;
     let takes_descriptor = matches!(spec.driver(), "file" | "aio" | "psync");
-    let Some(path) = spec.file().filter(|_| takes_descriptor) else { return Ok(None) };
+    let Some(path) = spec.file().filter(|_| takes_descriptor) else {
+        return Ok(Vec::new());
+    };
     let read_only = add.read_only || spec.switch("read_only") == Some(true);
     let flags = if spec.switch("direct") == Some(true) { OFlags::DIRECT } else { OFlags::empty() };
     let mut options = OpenOptions::new();
     let options = options.read(true).write(!read_only).custom_flags(flags.bits() as i32);
-    let file = options
-        .open(&path)
-        .map_err(|error| Failure::Run(format!("{}: cannot open it: {error}", path.display())))?;
-    Ok(Some(file))
+    let open = |_| {
+        options
+            .open(&path)
+            .map_err(|error| Failure::Run(format!("{}: cannot open it: {error}", path.display())))
+    };
+    (0..MAX_DESCRIPTORS).map(open).collect()
 }
 
 #[cfg(test)]
@@ -285,10 +290,10 @@ mod tests {
             by_path: false,
         };
         for spec in ["ram:1M", "null:1M", "fault:Cargo.toml"] {
-            assert!(open(&add(spec)).expect("no file").is_none(), "{spec}");
+            assert!(open(&add(spec)).expect("no file").is_empty(), "{spec}");
         }
         for spec in ["Cargo.toml", "psync:Cargo.toml"] {
-            assert!(open(&add(spec)).expect("a file").is_some(), "{spec}");
+            assert_eq!(open(&add(spec)).expect("a file").len(), MAX_DESCRIPTORS, "{spec}");
         }
         let missing = open(&add("nowhere.img")).expect_err("no file").to_string();
         assert!(missing.starts_with("nowhere.img: cannot open it: No such file"), "{missing}");

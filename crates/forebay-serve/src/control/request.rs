@@ -18,7 +18,9 @@
 //!   grown, and returns `{"exports": [EXPORT, ...]}`. Without `"export"`: all disks.
 //! - `{"command": "add", "export": NAME, "spec": SPEC}` adds an export, and returns EXPORT. It may
 //!   have `"description"`, `"read_only"`, `"limits": {KEY: VALUE, ...}` and `"priority"`. If the
-//!   client has sent descriptors with the request, they are of the file in SPEC.
+//!   client has sent descriptors with the request, they are of the file in SPEC. A server that may
+//!   not open files needs one for each of its threads and two more, each from an `open` of its own
+//!   ([`open_fds`](forebay::DiskOptions::open_fds)). It closes those that it does not need.
 //! - `{"command": "remove", "export": NAME, "force": BOOLEAN}` removes an export, when its clients
 //!   have left, and returns `{"removed": NAME}`. With `force`, it ends them.
 //! - `{"command": "drain", "force": BOOLEAN}` ends the server when its clients have left, and

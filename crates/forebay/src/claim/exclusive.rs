@@ -4,8 +4,9 @@
 //! They spare the byte of the takeover lock, which the disk's own queues lock.
 //! A block device is opened with `O_EXCL`, which fails while it is mounted, part of another device,
 //! or opened with `O_EXCL` by another program.
-use super::name::{Name, open_again};
+use super::name::Name;
 use super::ofd_lock::{self, Range};
+use super::own_file::{OwnFile, Source};
 use super::takeover;
 use crate::error::OpenError;
 use std::fs::File;
@@ -32,13 +33,18 @@ pub(super) fn not_exclusive(path: &Path, why: impl Into<String>) -> OpenError {
 const NR_FORK_TRIES: u32 = 20;
 const FORK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Opens the file at `path` again, and locks it.
+/// Takes a further open file of `source`, and locks it. A device is always opened again.
 ///
 /// # Errors
 /// Fails if the file is in use, or cannot be locked.
-pub(super) fn open_alone(path: &Path, name: Name, read_only: bool) -> Result<File, OpenError> {
+pub(super) fn open_alone(
+    source: Source<'_>,
+    name: Name,
+    read_only: bool,
+) -> Result<OwnFile, OpenError> {
+    let path = source.path;
     let is_device = matches!(name, Name::BlockDevice(_));
-    let open = || open_again(path, name, read_only, if is_device { libc::O_EXCL } else { 0 });
+    let open = || source.open(name, read_only, if is_device { libc::O_EXCL } else { 0 });
     let mut opened = open();
     for _ in 0..NR_FORK_TRIES {
         if !opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {

@@ -11,6 +11,7 @@
 //! - [`exclusive`]: exclusive use against all other programs;
 //! - [`takeover`]: the wait for the I/O of a predecessor that was killed; [`ending`]: whether a
 //!   process that is ending holds the locks;
+//! - [`own_file`]: further open files of a disk, and a stock of them;
 //! - [`ofd_lock`]: the system calls of both; [`report`]: the text of `forebay info` about a claim.
 //!
 //! By default a disk holds the byte locks while it is open. With `exclusive=on` there is one disk
@@ -25,6 +26,7 @@ mod exclusive;
 mod image_lock;
 mod name;
 mod ofd_lock;
+mod own_file;
 mod place;
 mod report;
 mod takeover;
@@ -35,6 +37,7 @@ use crate::sys::fork::PerProcess;
 use forebay_core::{Backing, DeviceState};
 use image_lock::{Access, Denied};
 use name::Name;
+pub(crate) use own_file::{OwnFile, Source, SpareFiles};
 use place::Place;
 use std::fs::File;
 use std::io;
@@ -164,7 +167,7 @@ impl Claim {
         Claim { seat: None, is_remote: false }
     }
 
-    /// Claims `file`, which was opened by `path`, for a disk with `nr_hctxs` hardware contexts.
+    /// Claims `file`, which is of `source`, for a disk with `nr_hctxs` hardware contexts.
     /// While another program has locked the file, retries for up to 3 s, and longer if that program
     /// was killed. Then waits for the I/O of a predecessor that was killed.
     ///
@@ -173,16 +176,17 @@ impl Claim {
     /// time, or if the file cannot be opened again.
     pub(crate) fn of_file(
         file: &File,
-        path: &Path,
+        source: Source<'_>,
         wanted: Use,
         nr_hctxs: u32,
     ) -> Result<Claim, OpenError> {
+        let path = source.path;
         let since = Instant::now();
         // A killed program may end between an attempt and the search for it. So one more attempt
         // follows before the file is refused.
         let mut may_have_ended = true;
         loop {
-            let refused = match Claim::try_of_file(file, path, wanted, nr_hctxs) {
+            let refused = match Claim::try_of_file(file, source, wanted, nr_hctxs) {
                 Ok(mut claim) => {
                     let waited = since.elapsed().saturating_sub(RESTART_PATIENCE);
                     claim.await_predecessor(path, wanted, waited)?;
@@ -238,10 +242,11 @@ impl Claim {
 
     fn try_of_file(
         file: &File,
-        path: &Path,
+        source: Source<'_>,
         wanted: Use,
         nr_hctxs: u32,
     ) -> Result<Claim, OpenError> {
+        let path = source.path;
         let Use { exclusive, read_only, .. } = wanted;
         let system = |call| move |source| OpenError::System { path: path.to_owned(), call, source };
         let name = Name::of(&file.metadata().map_err(system("fstat"))?);
@@ -256,7 +261,7 @@ impl Claim {
                 (false, false) if !read_only && exclusive::is_locked(file) => {
                     return Err(OpenError::Locked { path: path.to_owned() });
                 }
-                (false, false) => place.join(path, read_only).map_err(system("open"))?,
+                (false, false) => place.join(source, read_only).map_err(system("open"))?,
             }
             let claim = Claim::on(place, path, wanted)?;
             drop(places);
@@ -264,11 +269,11 @@ impl Claim {
             return Ok(claim);
         }
         let own = match exclusive {
-            true => exclusive::open_alone(path, name, read_only)?,
+            true => exclusive::open_alone(source, name, read_only)?,
             false if !read_only && exclusive::is_locked(file) => {
                 return Err(OpenError::Locked { path: path.to_owned() });
             }
-            false => name::open_again(path, name, read_only, 0).map_err(system("open"))?,
+            false => source.open(name, read_only, 0).map_err(system("open"))?,
         };
         let place =
             Arc::new(Place::new(name, (own, read_only), exclusive, Backing::shared(nr_hctxs)));

@@ -37,14 +37,13 @@
 use super::check::{ErrorProbe, WriteBackCheck};
 use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
-use super::name::{Name, open_again};
+use super::name::Name;
+use super::own_file::{OwnFile, Source};
 use super::takeover::Writers;
 use crate::file_system;
 use crate::sys::fork::Origin;
 use forebay_core::Backing;
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -54,11 +53,11 @@ pub(super) struct Place {
     pub(super) name: Name,
     pub(super) origin: Origin,
     /// Opened with the first disk, and never replaced: the locks of the place are on it.
-    file: File,
+    file: OwnFile,
     is_read_only: bool,
     /// The same file, opened for writing with the first disk that may write, if `file` is
     /// read-only. A sync of a read-only file may do nothing (overlay).
-    writable: OnceLock<File>,
+    writable: OnceLock<OwnFile>,
     /// The place admits one disk only.
     pub(super) is_sole: bool,
     /// The byte locks of all disks, held on `file`.
@@ -80,7 +79,7 @@ impl Place {
     /// Creates a place on `file`, which was opened for it only, and is read-only if `is_read_only`.
     pub(super) fn new(
         name: Name,
-        (file, is_read_only): (File, bool),
+        (file, is_read_only): (OwnFile, bool),
         is_sole: bool,
         backing: Backing,
     ) -> Place {
@@ -117,7 +116,7 @@ impl Place {
     pub(super) fn len_bytes(&self) -> io::Result<u64> {
         // Works for block devices too, whose status has no length. Nothing else uses the position
         // of this open file.
-        (&self.file).seek(SeekFrom::End(0))
+        (&*self.file).seek(SeekFrom::End(0))
     }
 
     /// Takes the byte locks of one more disk.
@@ -148,13 +147,13 @@ impl Place {
         &self.writers
     }
 
-    /// Prepares the place for one more disk, which was opened by `path` and has not written yet.
+    /// Prepares the place for one more disk, which is of `source` and has not written yet.
     ///
     /// # Errors
     /// Fails if the file cannot be opened for writing.
-    pub(super) fn join(&self, path: &Path, read_only: bool) -> io::Result<()> {
+    pub(super) fn join(&self, source: Source<'_>, read_only: bool) -> io::Result<()> {
         if self.is_read_only && !read_only && self.writable.get().is_none() {
-            let _ = self.writable.set(open_again(path, self.name, false, 0)?);
+            let _ = self.writable.set(source.open(self.name, false, 0)?);
         }
         Ok(())
     }
@@ -175,17 +174,23 @@ mod thin_device;
 
 #[cfg(test)]
 mod tests {
+    use super::super::name::open_again;
     use super::thin_device::ThinDevice;
     use super::*;
     use crate::Disk;
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
 
     const A: [u8; 4096] = [0xA5; 4096];
+
+    fn at(path: &Path) -> Source<'_> {
+        Source { path, spares: None }
+    }
 
     fn place(path: &Path, is_read_only: bool) -> Place {
         let name = Name::of(&path.metadata().expect("it is there"));
         let file = open_again(path, name, is_read_only, 0).expect("it opens");
-        Place::new(name, (file, is_read_only), false, Backing::shared(1))
+        Place::new(name, (file.into(), is_read_only), false, Backing::shared(1))
     }
 
     #[test]
@@ -200,7 +205,7 @@ mod tests {
             let place = place(node, true);
             assert_eq!(place.check.probe(), ErrorProbe::WaitForRange, "of a block device");
             place.check.set_probe(probe);
-            place.join(node, false).expect("it opens for writing");
+            place.join(at(node), false).expect("it opens for writing");
             assert!(place.writable.get().is_some());
             let writer = open_again(node, place.name, false, 0).expect("it opens");
             writer.write_all_at(&A, 0).expect("a write into the cache");
@@ -255,8 +260,8 @@ mod tests {
         assert!(error.to_string().starts_with("another file has taken its place"));
         let moved = folder.path().join("moved");
         std::fs::rename(&path, &moved).expect("it moves");
-        assert!(place.join(&path, false).is_err(), "nothing is there");
-        place.join(&path, true).expect("there is nothing to open");
-        place.join(&moved, false).expect("the same by another name");
+        assert!(place.join(at(&path), false).is_err(), "nothing is there");
+        place.join(at(&path), true).expect("there is nothing to open");
+        place.join(at(&moved), false).expect("the same by another name");
     }
 }

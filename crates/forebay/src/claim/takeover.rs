@@ -21,6 +21,7 @@
 
 use super::name::Name;
 use super::ofd_lock::{self, Range};
+use super::own_file::OwnFile;
 use crate::events;
 use crate::sys::fork::{Origin, PerProcess};
 use std::fs::{File, OpenOptions};
@@ -65,7 +66,7 @@ impl Marks {
 /// An open file that a queue uses. If the queue may write, the file has the lock.
 #[derive(Debug)]
 pub(crate) struct QueueFile {
-    file: File,
+    file: OwnFile,
     /// The name, if the file is locked.
     marked: Option<Name>,
     origin: Origin,
@@ -73,7 +74,8 @@ pub(crate) struct QueueFile {
 
 impl QueueFile {
     /// Locks the file if `marks` is set and its file system has locks.
-    pub(crate) fn new(file: File, marks: bool) -> QueueFile {
+    pub(crate) fn new(file: impl Into<OwnFile>, marks: bool) -> QueueFile {
+        let file = file.into();
         let name = file.metadata().ok().filter(|_| marks).map(|facts| Name::of(&facts));
         // A shared lock conflicts only with a program that does not follow this protocol.
         let marked = name.filter(|_| ofd_lock::set(&file, RANGE, libc::F_RDLCK).is_ok());
@@ -82,8 +84,13 @@ impl QueueFile {
     }
 
     /// Returns another open file of the same queues, with a lock of its own.
-    pub(crate) fn sibling(&self, file: File) -> QueueFile {
+    pub(crate) fn sibling(&self, file: impl Into<OwnFile>) -> QueueFile {
         QueueFile::new(file, self.marked.is_some())
+    }
+
+    /// Takes another open file of the disk's stock, if it has one that is not empty.
+    pub(crate) fn take_another(&self) -> Option<OwnFile> {
+        self.file.take_another()
     }
 }
 

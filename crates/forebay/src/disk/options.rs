@@ -277,6 +277,49 @@ impl DiskOptions {
         Disk::open_spec(&spec)
     }
 
+    /// Opens a disk on several open files of one file or block device. The disk uses them instead
+    /// of opening the file again, so the process needs no permission to open it: a sandbox may
+    /// forbid that, and a manager may have passed the descriptors.
+    ///
+    /// The disk needs one for its locks, one for its shared queue, and one for each further queue
+    /// that a thread owns. Once there are no more, it opens the file again as
+    /// [`open_fd`](DiskOptions::open_fd) does. If that fails, the thread uses the shared queue.
+    /// `exclusive=on` always opens a block device again.
+    ///
+    /// Each descriptor must come from an `open` of its own, with the same flags, which `open_fd`
+    /// lists. Nothing else may use these open files, in any process: a sync through a duplicate
+    /// would take an error away from the disk, and a lock would not end with the disk. Locks work
+    /// as for a path. All descriptors are closed with the disk, at the latest.
+    ///
+    /// # Errors
+    /// [`OpenError::Descriptor`] if the descriptors are of different files, have different flags,
+    /// or are duplicates of each other. Otherwise as `open_fd`.
+    ///
+    /// # Panics
+    /// Panics if there is no descriptor.
+    ///
+    /// ```
+    /// use forebay::Disk;
+    /// use std::fs::File;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("forebay-fds-{}", std::process::id()));
+    /// # std::fs::write(&path, [0; 8192])?;
+    /// let open = || File::options().read(true).write(true).open(&path).map(Into::into);
+    /// let fds = (0..3).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+    /// let disk = Disk::options().open_fds(fds)?;
+    /// disk.write_all_at(&[7; 4096], 4096)?;
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_fds(&self, fds: Vec<OwnedFd>) -> Result<Disk, OpenError> {
+        let named = descriptor::Named::of(fds.first().expect("at least one descriptor"))?;
+        let mut spec = self.spec_of(&named.path, &named.shown)?;
+        self.add_keys(&mut spec)?;
+        named.check(&mut spec)?;
+        spec.set_spares(named.stock(fds)?);
+        Disk::open_spec(&spec)
+    }
+
     fn with(mut self, key: &str, value: String) -> DiskOptions {
         self.keys.push((key.to_owned(), value));
         self

@@ -3,9 +3,9 @@
 //! The kernel reports a failed write-back once to each open file description (`errseq_t`), at its
 //! next sync. If two hardware contexts flushed one description at once, one of them would get the
 //! error, and the other would report lost data as durable. So a queue that one thread owns opens
-//! the file again. The new description does not report an error that was reported before. The disk
-//! checks for such errors before it uses the queue (`claim/place.rs`). If the file cannot be opened
-//! again, there is no such queue, and its thread uses the shared queue of the disk.
+//! the file again, or takes one from the stock of the disk. The new description does not report an error that was reported before. The disk
+//! checks for such errors before it uses the queue (`claim/place.rs`). If the stock is empty and the
+//! file cannot be opened again, there is no such queue, and its thread uses the shared queue of the disk.
 // It reads the flags of the file with a system call.
 #![allow(unsafe_code)]
 
@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// The open flags that the new description keeps.
 const KEPT: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME;
 
-/// Returns the file for a queue: the disk's own, or the same file opened again with the same flags.
+/// Returns the file for a queue: the disk's own, one of its stock, or the same file opened again
+/// with the same flags.
 ///
 /// # Errors
 /// Returns the system's error if the file cannot be opened again: without `/proc`, or if the
@@ -33,6 +34,9 @@ pub(in crate::driver) fn for_queue(
 ) -> io::Result<Arc<QueueFile>> {
     if mode == Mode::Shared {
         return Ok(Arc::clone(file));
+    }
+    if let Some(spare) = file.take_another() {
+        return Ok(Arc::new(file.sibling(spare)));
     }
     let flags = open_flags(&***file)?;
     let mode = flags & libc::O_ACCMODE;

@@ -5,6 +5,7 @@ use crate::common::{LoopDevice, Scratch, open};
 use forebay::{Disk, DiskOptions, ImageLock, OpenError, PlugPolicy};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
@@ -259,4 +260,64 @@ fn descriptor_of_a_block_device_opens_it() {
     let disk = sole.open_file(node()).expect("it opens");
     assert!(refusal(Disk::open(&device.node)).contains("has it open with exclusive=on"));
     check_same(&disk, &node(), 6);
+}
+
+#[test]
+fn disk_on_open_files_opens_none_itself_until_they_are_used_up() {
+    let scratch = Scratch::new(LEN);
+    let nr_open = || {
+        let links = std::fs::read_dir("/proc/self/fd").expect("it is there").flatten();
+        links
+            .filter(|link| std::fs::read_link(link.path()).is_ok_and(|path| path == scratch.path))
+            .count()
+    };
+    for driver in DRIVERS {
+        let fds = (0..4).map(|_| OwnedFd::from(file(&scratch, 0))).collect();
+        let options = Disk::options().driver(driver).nr_hw_queues(4);
+        let disk = options.open_fds(fds).expect("it opens");
+        assert_eq!(nr_open(), 4, "{driver}: the disk opens no file");
+        // The place and the shared queue have two, and two owned queues have the others.
+        let (opened, ends) = (std::sync::Barrier::new(4), std::sync::Barrier::new(4));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let _queue = disk.queue();
+                    opened.wait();
+                    ends.wait();
+                });
+            }
+            opened.wait();
+            let nr = nr_open();
+            ends.wait();
+            assert_eq!(nr, 5, "{driver}: the third owned queue opens the file");
+        });
+        // A thread of the driver may close the file of a queue.
+        let await_open = |nr, why| {
+            let start = std::time::Instant::now();
+            while nr_open() != nr {
+                assert!(start.elapsed().as_secs() < 20, "{driver}: {why}: {} files", nr_open());
+                std::thread::yield_now();
+            }
+        };
+        await_open(4, "the stock has its files back");
+        check_same(&disk, &file(&scratch, 0), 9);
+        drop(disk);
+        await_open(0, "a disk that is closed leaves no file open");
+    }
+}
+
+#[test]
+fn open_files_that_are_no_stock_are_refused() {
+    let (scratch, other) = (Scratch::new(LEN), Scratch::new(LEN));
+    let open = |scratch| file(scratch, 0);
+    let refuse = |files: Vec<File>| {
+        refusal(Disk::options().open_fds(files.into_iter().map(Into::into).collect()))
+    };
+    let error = refuse(vec![open(&scratch), open(&other)]);
+    assert!(error.contains("the descriptors are of different files"), "{error}");
+    let error = refuse(vec![open(&scratch), file(&scratch, libc::O_DIRECT)]);
+    assert!(error.contains("open with different flags"), "{error}");
+    let one = open(&scratch);
+    let error = refuse(vec![one.try_clone().expect("a duplicate"), open(&scratch), one]);
+    assert!(error.contains("two descriptors are duplicates"), "{error}");
 }

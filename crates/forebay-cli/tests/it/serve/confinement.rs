@@ -32,7 +32,7 @@ fn landlock_version() -> i64 {
 
 /// Returns whether this kernel has any version of Landlock: each restricts access to files. If not,
 /// the test is skipped by name, also under `FOREBAY_REQUIRE_TOOLS=1`.
-fn has_landlock(test: &str) -> bool {
+pub(super) fn has_landlock(test: &str) -> bool {
     let is_there = landlock_version() > 0;
     if !is_there {
         skip(test, "this kernel has no Landlock (Linux 5.13 has it)");

@@ -1,6 +1,7 @@
 //! `forebay ctl` on a running server.
 
-use super::client::Client;
+use super::client::{Client, command};
+use super::confinement::has_landlock;
 use super::server::Server;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -86,6 +87,43 @@ fn confined_server_is_managed_from_its_start_to_its_end() {
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
     let error = error(&folder, "list");
     assert!(error.contains("start the server with --control run/control"), "{error}");
+}
+
+/// The file is outside of the server's `--allow-path`, and the caller passes it.
+#[test]
+fn confined_server_uses_open_files_of_the_caller() {
+    if !has_landlock("confined_server_uses_open_files_of_the_caller") {
+        return;
+    }
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("other")).expect("a folder");
+    image(&folder, "other/a.img", 1 << 20);
+    let args = "ram:1M --name base --control run/control --allow-path images --threads 2";
+    let server = Server::start(&folder, args);
+    let refused = error(&folder, "add a other/a.img --by-path");
+    assert!(refused.contains("other/a.img") && refused.contains("ermission"), "{refused}");
+    for spec in ["other/a.img", "psync:other/a.img", "aio:other/a.img", "other/a.img?exclusive=on"]
+    {
+        ctl(&folder, &format!("add a {spec}"));
+        // Connections are spread over both threads, each of which has a queue of its own.
+        let mut clients: Vec<_> =
+            (0..4).map(|_| Client::connect(server.socket(), "a").expect("offered")).collect();
+        for (byte, client) in (1..).zip(&mut clients) {
+            let offset = u64::from(byte) << 12;
+            let answer = client.ask((command::WRITE, 0), offset, 4096, &[byte; 4096]);
+            assert_eq!(answer.ok(), Some(0), "{spec}");
+            let flushed = client.ask((command::FLUSH, 0), 0, 0, &[]);
+            assert_eq!(flushed.ok(), Some(0), "{spec}");
+        }
+        assert_eq!(clients[0].read(4 << 12, 4096).expect("a read"), [4; 4096], "{spec}");
+        ctl(&folder, "remove a --force");
+    }
+    let bytes = std::fs::read(folder.path().join("other/a.img")).expect("readable");
+    assert!((1..5).all(|nr| bytes[nr << 12..][..4096] == [nr as u8; 4096]));
+    // No open file of the image is left in the server.
+    let left = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs").flatten();
+    let left = left.filter_map(|link| std::fs::read_link(link.path()).ok());
+    assert_eq!(left.filter(|path| path.ends_with("other/a.img")).count(), 0);
 }
 
 #[test]

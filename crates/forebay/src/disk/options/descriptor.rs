@@ -1,10 +1,17 @@
 //! Descriptors that a disk is opened on: the path of their file, and how they must be open.
+// It sets flags of open files with system calls.
+#![allow(unsafe_code)]
 
+use crate::claim::SpareFiles;
 use crate::driver::open_flags;
 use crate::error::{OpenError, SpecError};
 use crate::spec::Spec;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// An open descriptor, and paths of its file.
 pub(super) struct Named {
@@ -81,5 +88,66 @@ impl Named {
             spec.set("direct", "on");
         }
         Ok(())
+    }
+
+    /// Returns the stock of open files in these descriptors, of which this is the first.
+    ///
+    /// # Errors
+    /// Fails if they are not open files of their own, of one inode, with the same flags.
+    pub(super) fn stock(&self, fds: Vec<OwnedFd>) -> Result<Arc<SpareFiles>, OpenError> {
+        let files: Vec<File> = fds.into_iter().map(File::from).collect();
+        let failed = |call| {
+            let path = self.shown.clone();
+            move |source| OpenError::System { path, call, source }
+        };
+        let refuse = |why| Err(OpenError::Descriptor { path: self.shown.clone(), why });
+        let facts: Result<Vec<_>, _> = files.iter().map(File::metadata).collect();
+        let facts = facts.map_err(failed("fstat"))?;
+        if facts.iter().any(|it| (it.dev(), it.ino()) != (facts[0].dev(), facts[0].ino())) {
+            return refuse("the descriptors are of different files; open one file several times");
+        }
+        for file in &files {
+            if open_flags(file).map_err(failed("fcntl(F_GETFL)"))? != self.flags {
+                return refuse("the descriptors are open with different flags; open all alike");
+            }
+        }
+        match are_distinct(&files).map_err(failed("fcntl(F_SETFL)"))? {
+            true => Ok(SpareFiles::new(files)),
+            false => refuse(
+                "two descriptors are duplicates, which report a write-back error once in all; \
+                 open the file anew for each",
+            ),
+        }
+    }
+}
+
+/// Returns whether no two descriptors share an open file description. A shared one has shared
+/// flags: each file gets a flag that has no effect here, unless it has it already. `kcmp` would
+/// find this too, but kernels and containers may lack it.
+fn are_distinct(files: &[File]) -> io::Result<bool> {
+    let with_mark = |file: &File, is_marked: bool| {
+        let flags = open_flags(file)? & !libc::O_NONBLOCK;
+        set_flags(file, if is_marked { flags | libc::O_NONBLOCK } else { flags })
+    };
+    let mark_all = || {
+        files.iter().try_for_each(|file| with_mark(file, false))?;
+        for file in files {
+            if open_flags(file)? & libc::O_NONBLOCK != 0 {
+                return Ok(false);
+            }
+            with_mark(file, true)?;
+        }
+        Ok(true)
+    };
+    let result = mark_all();
+    files.iter().try_for_each(|file| with_mark(file, false))?;
+    result
+}
+
+fn set_flags(file: &File, flags: i32) -> io::Result<()> {
+    // SAFETY: an open descriptor; the call takes no memory.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

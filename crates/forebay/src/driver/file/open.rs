@@ -4,7 +4,7 @@ use super::base::RingOptions;
 use super::engine::{self, Engine, File};
 use super::options::Options;
 use super::probe;
-use crate::claim::{Claim, QueueFile, Use};
+use crate::claim::{Claim, OwnFile, QueueFile, Source, SpareFiles, Use};
 use crate::driver::Opened;
 use crate::driver::psync::nr_threads;
 use crate::driver_names;
@@ -59,8 +59,7 @@ fn open_target(
     let image_lock = take_lock(keys, settings.exclusive())?;
     let takeover_wait = take_takeover_wait(keys)?;
     let rings = RingOptions::take(keys)?;
-    let path = spec.path();
-    let file = open_file(path, options)?;
+    let file = open_file(spec, options)?;
     let path = path_to_show(spec, &file);
     let Policy { queue_depth, nr_hw_queues, .. } = settings.policy(Defaults::default())?;
     let wanted = Use {
@@ -70,7 +69,8 @@ fn open_target(
         image_lock,
         takeover_wait,
     };
-    let claim = Claim::of_file(&file, path, wanted, nr_hw_queues)?;
+    let claim =
+        Claim::of_file(&file, Source { path, spares: spec.spares() }, wanted, nr_hw_queues)?;
     let mut probed = probe::probe(&file, path, options)?;
     probed.features.extend([claim.feature(), claim.lock_feature()]);
     let file = Arc::new(QueueFile::new(file, wanted.marks()));
@@ -108,7 +108,9 @@ fn take_takeover_wait(keys: &mut Keys) -> Result<Duration, SpecError> {
     Ok(Duration::from_millis(wait_ms.unwrap_or(3000)))
 }
 
-fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
+/// Returns the file of the shared queue: the first of the stock, or the file at the path.
+fn open_file(spec: &Spec, options: Options) -> Result<OwnFile, OpenError> {
+    let path = spec.path();
     let metadata = std::fs::metadata(path).map_err(|source| refused(path, options, source))?;
     let kind = metadata.file_type();
     let what = match () {
@@ -121,11 +123,15 @@ fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
     if let Some(what) = what {
         return Err(OpenError::NotADisk { path: path.to_owned(), what });
     }
+    if let Some(spare) = spec.spares().and_then(SpareFiles::take) {
+        return Ok(spare);
+    }
     OpenOptions::new()
         .read(true)
         .write(!options.read_only)
         .custom_flags(if options.direct { libc::O_DIRECT } else { 0 })
         .open(path)
+        .map(OwnFile::from)
         .map_err(|source| refused(path, options, source))
 }
 
