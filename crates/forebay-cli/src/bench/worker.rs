@@ -95,6 +95,7 @@ impl<'a> Task<'a> {
 pub(super) struct Worker<'a> {
     tally: Tally<'a>,
     method: IoMethod,
+    together: &'a Together,
     stream: u64,
     /// The paths of the files whose page cache is used.
     cached: Vec<PathBuf>,
@@ -124,8 +125,8 @@ pub(super) struct Finished {
 
 impl<'a> Worker<'a> {
     /// Allocates everything for [`Worker::run`].
-    pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
-        let &Task { job, regions, stop, gauge, stream, status, .. } = task;
+    pub(super) fn new(task: &Task<'a>, stamps: Vec<Stamp>) -> Self {
+        let &Task { job, together, regions, stop, gauge, stream, status, .. } = task;
         let cached = task.targets.iter().filter(|target| !target.is_direct());
         let cached = cached.filter_map(Target::path).collect();
         let priorities = Prioritiser::new(job, stream, task.chance);
@@ -136,15 +137,14 @@ impl<'a> Worker<'a> {
         };
         let thread = (stream as u16).wrapping_add(1);
         let disks = disks.into_iter().map(|(disk, _)| disk).collect();
-        let mut tally = Tally::new(job, disks, stop, gauge, stamp, thread, status);
-        tally.flow = task.together.share(job);
+        let mut tally = Tally::new(job, disks, stop, gauge, stamps, thread, status);
         if task.has_series {
             tally.series = Some(Box::new(Series::new(|direction| job.rw.has(direction))));
         }
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(regions, job));
         }
-        Self { tally, method, stream, cached }
+        Self { tally, method, together, stream, cached }
     }
 
     /// Records an error, with which the job ends before its first I/O.
@@ -187,7 +187,11 @@ impl<'a> Worker<'a> {
                 ops.filter(|op| op.direction == Direction::Write).for_each(|op| written.insert(op));
             }
         } else {
+            self.tally.resume_rate_check();
+            self.tally.flow = self.together.share(job);
             self.phase(ops, end_ns, flush);
+            // The others share the I/Os while this clone reads back, or has ended.
+            self.tally.flow = None;
         }
         if self.tally.error.is_some() || self.tally.stop.is_set() {
             return;
@@ -196,7 +200,7 @@ impl<'a> Worker<'a> {
             return;
         };
         self.tally.gauge.enter(Phase::Verify);
-        self.tally.end_rate_check();
+        self.tally.suspend_rate_check();
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
         // Reads must come from the device, so cached data have to be written to it first.
         if !self.cached.is_empty() && !job.checks.only && !flush {
