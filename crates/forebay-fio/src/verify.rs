@@ -13,9 +13,9 @@
 //!
 //! A check compares, in this order: the magic number, the CRC of the header, the length, the
 //! offset, the checksum's number, the seed, and the checksum of the data. fio draws seeds one after
-//! the other. Here the seed follows from the seed of the job, the number of the run, and the offset
-//! of the block. It proves that the run wrote the block, and it is compared only when a run reads
-//! back its own blocks. As in fio, time, thread and number of the write are not compared.
+//! the other. Here the seed follows from the seed of the job, the number of the run, the file, and
+//! the offset of the block. It proves that the run wrote the block, and it is compared only when a
+//! run reads back its own blocks. As in fio, time, thread and number of the write are not compared.
 //!
 //! With `verify=pattern` blocks have no header: see [`pattern`].
 
@@ -44,6 +44,15 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Returns the stamp of the blocks in file number `place` of the run, so that files with
+    /// exchanged contents are detected. File 0 has the stamp itself.
+    #[must_use]
+    pub fn of_file(self, place: u64) -> Self {
+        /// An odd number: the seeds of all files differ.
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        Self { seed: self.seed ^ place.wrapping_mul(STEP), ..self }
+    }
+
     /// Returns the seed of the block at `offset`.
     fn seed_of(self, offset: u64) -> u64 {
         Xoshiro256::new(self.seed ^ offset, self.generation).draw()

@@ -101,7 +101,7 @@ fn call_disk(
         },
         Direction::Write => {
             if tally.fills {
-                tally.fill(buf, op.offset);
+                tally.fill(buf, op);
             }
             match owner {
                 None => disk.write_at(buf, op.offset),

@@ -15,7 +15,8 @@ const TOLD_MAX: u64 = 10;
 
 impl Tally<'_> {
     /// Generates the data of a write.
-    pub(super) fn fill(&self, block: &mut [u8], offset: u64) {
+    pub(super) fn fill(&self, block: &mut [u8], op: &Op) {
+        let (offset, stamp) = (op.offset, self.stamps[usize::from(op.file)]);
         let checks = &self.job.checks;
         match (checks.method, &checks.pattern) {
             (Method::Pattern, Some(pattern)) => pattern.fill(block, offset),
@@ -24,18 +25,18 @@ impl Tally<'_> {
                 self.numbers.set(number.wrapping_add(1));
                 let time_ns = self.layer_ns(self.now_ns);
                 let write = Write { thread: self.thread, number, time_ns };
-                self.format.fill(block, offset, self.stamp, write);
+                self.format.fill(block, offset, stamp, write);
             }
             _ if checks.zero_buffers => {}
             _ if checks.buffer_pattern.is_some() => {}
             // `refill_buffers`: every write of a block has new data.
-            _ => Xoshiro256::new(self.stamp.seed ^ offset, self.now_ns).fill(block),
+            _ => Xoshiro256::new(stamp.seed ^ offset, self.now_ns).fill(block),
         }
     }
 
     /// Checks a read of `moved` bytes.
     pub(super) fn check_block(&mut self, op: Op, block: &[u8], moved: u64) {
-        let expected = (self.check == Check::Ours).then_some(self.stamp);
+        let expected = (self.check == Check::Ours).then(|| self.stamps[usize::from(op.file)]);
         let block = &block[..moved as usize];
         let checks = &self.job.checks;
         let result = match (checks.method, &checks.pattern) {

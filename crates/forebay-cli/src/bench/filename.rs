@@ -33,6 +33,7 @@ pub(super) fn spec_texts(filename: &str, directory: Option<&str>) -> Result<Vec<
                  write the directory into the name"
             ));
         }
+        let directory = escaped(directory);
         let below = |name: String| format!("file:{directory}/{name}{keys}");
         return Ok(some_names(place)?.into_iter().map(below).collect());
     }
@@ -106,6 +107,11 @@ fn separator(path: &str) -> Option<usize> {
     path.match_indices(':').map(|(at, _)| at).find(|&at| !path[..at].ends_with('\\'))
 }
 
+/// Returns a path in the form of specs, in which `?` begins the keys.
+pub(super) fn escaped(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3F")
+}
+
 fn unescaped(path: &str) -> String {
     path.replace("\\:", ":")
 }
@@ -154,6 +160,16 @@ mod tests {
         assert_eq!(specs("fault:a.img:b.img", None), ["fault:file:a.img", "fault:file:b.img"]);
         assert_eq!(specs("a:b", Some("/d")), ["file:/d/a", "file:/d/b"]);
         assert_eq!(specs(r"a\:b?direct=on", Some("d")), ["file:d/a:b?direct=on"]);
+    }
+
+    #[test]
+    fn name_of_a_directory_is_no_spec() {
+        for directory in ["/50%", "/a?b", "/a%3Fb", "/a%25b", "/a:b"] {
+            let texts = spec_texts("x?direct=on", Some(directory)).expect(directory);
+            let spec = Spec::parse(&texts[0]).expect(directory);
+            assert_eq!(spec.target(), format!("{directory}/x"));
+            assert_eq!(spec.get("direct"), Some("on"), "{directory}");
+        }
     }
 
     #[test]

@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn bits_of_verify_count() {
         let args = "--filename=ram:1G --name=a --rw=write --bs=512 --verify=crc32c";
-        check(args, (1 << 18) + 512, None);
-        let message = "a: not enough memory: 257KiB needed, 256KiB available; --verify \
+        check(args, (1 << 18) + 4096 + 64 + 8 + 512, None);
+        let message = "a: not enough memory: 261KiB needed, 256KiB available; --verify \
                        needs a map of the written blocks, one bit for each of --bs=512 in --size, \
                        for --numjobs=1; raise --bs, lower the others, or set --do_verify=0";
         check(args, 1 << 18, Some(message));

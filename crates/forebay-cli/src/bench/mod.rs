@@ -12,8 +12,8 @@
 //! - [`contents`]: the data of blocks, generated and verified;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`queues`], those of
-//!   several files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
-//!   blocks to read back, and [`usage`], CPU time;
+//!   several files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`]
+//!   with [`block_set`], blocks to read back, and [`usage`], CPU time;
 //! - [`placement`], [`together`]: the processors of clones, and jobs that depend on each other;
 //! - [`log_files`]: the logs; [`trace`]: the stages of requests; [`pictures`]: the options for
 //!   pictures, with [`series`], rates over time, and [`page`], the charts of a run;
@@ -23,6 +23,7 @@
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
 //!   each disk and its jobs.
 
+mod block_set;
 mod cache;
 mod calls;
 mod compare;

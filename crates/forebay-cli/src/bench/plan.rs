@@ -34,6 +34,9 @@ pub(super) struct Target {
     pub(super) extent: Extent,
     /// Number of the disk; clones that share a disk have the same one.
     pub(super) disk: usize,
+    /// Number of the file or device below the disk. Disks of one path with different settings have
+    /// the same one.
+    pub(super) place: u64,
     /// The disk.
     pub(super) spec: Spec,
     /// The owner of its I/O, if it has limits or a weight.
@@ -72,7 +75,7 @@ pub(super) fn disk_name(spec: &str) -> String {
 
 /// Returns the targets of all clones of all jobs, in order.
 pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
-    let mut numbers = HashMap::new();
+    let (mut numbers, mut places) = (HashMap::new(), HashMap::new());
     let mut needs: Vec<Needs> = Vec::new();
     let mut targets = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
@@ -86,9 +89,12 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
                     needs.push(Needs::default());
                 }
                 needs[disk].add(job, owner);
-                let existing = file_below(&spec).and_then(|path| length_of_file(&path));
+                let path = file_below(&spec);
+                let next = places.len() as u64;
+                let place = *places.entry(path.clone().ok_or(disk)).or_insert(next);
+                let existing = path.and_then(|path| length_of_file(&path));
                 let extent = job.extent(clone, file.into(), nr_files, existing);
-                targets.push(Target { job: at, clone, file, extent, disk, spec, owner });
+                targets.push(Target { job: at, clone, file, extent, disk, place, spec, owner });
             }
         }
     }
@@ -211,8 +217,10 @@ fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
         // Paths, even if the job's name looks like a spec.
         None => {
             let below = |name: String| match &directory {
-                Some(directory) => format!("file:{directory}/{name}"),
-                None => format!("file:{name}"),
+                Some(directory) => {
+                    format!("file:{}/{}", filename::escaped(directory), filename::escaped(&name))
+                }
+                None => format!("file:{}", filename::escaped(&name)),
             };
             job.default_filenames(clone).into_iter().map(below).collect()
         }
@@ -221,7 +229,7 @@ fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
         let found = files_in::all(Path::new(directory)).map_err(|reason| {
             Failure::Usage(format!("{}: --opendir={directory}: {reason}", job.name))
         })?;
-        texts.extend(found.into_iter().map(|path| format!("file:{path}")));
+        texts.extend(found.iter().map(|path| format!("file:{}", filename::escaped(path))));
     }
     /// The number of a file has 16 bits in an I/O.
     const FILES_MAX: usize = u16::MAX as usize;

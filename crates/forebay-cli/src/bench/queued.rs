@@ -494,7 +494,7 @@ pub(super) fn io(tally: &Tally<'_>, op: &Op, buf: Option<Buf>) -> Io {
         return Io::read_part(buf, op.len as usize, op.offset);
     }
     if tally.fills {
-        tally.fill(&mut buf[..op.len as usize], op.offset);
+        tally.fill(&mut buf[..op.len as usize], op);
     }
     Io::write_part(buf, op.len as usize, op.offset)
 }

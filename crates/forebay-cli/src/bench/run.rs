@@ -329,9 +329,10 @@ enum Event {
 fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     let workload = task.job.workload(task.regions[0], task.stream, task.chance);
     let stamp = Stamp { seed: task.job.randseed, generation: task.chance };
+    let stamps = task.targets.iter().map(|target| stamp.of_file(target.place)).collect();
     let _running = task.together.running(task.targets[0].job);
     let placed = placement::place(task.job, task.stream);
-    let mut worker = Worker::new(&task, stamp);
+    let mut worker = Worker::new(&task, stamps);
     if let Err(error) = placed {
         worker.fail(error);
     }

@@ -57,7 +57,8 @@ pub(super) struct Tally<'a> {
     pub(super) fills: bool,
     /// Whether an I/O's end needs more work than counting.
     pub(super) is_watchful: bool,
-    pub(super) stamp: Stamp,
+    /// The stamp of the blocks in each file.
+    pub(super) stamps: Vec<Stamp>,
     /// The format of verified blocks.
     pub(super) format: Format,
     /// The number of the clone among all, from 1 on.
@@ -121,7 +122,7 @@ impl<'a> Tally<'a> {
         disks: Vec<&'a Disk>,
         stop: &'a Stop,
         gauge: &'a Gauge,
-        stamp: Stamp,
+        stamps: Vec<Stamp>,
         thread: u16,
         status: Option<Duration>,
     ) -> Self {
@@ -141,7 +142,7 @@ impl<'a> Tally<'a> {
             is_pause_due: false,
             fills: job.verify || job.checks.refill_buffers,
             is_watchful: false,
-            stamp,
+            stamps,
             format: job.format(),
             thread,
             numbers: Cell::new(0),

@@ -1,11 +1,12 @@
 //! Jobs that depend on each other while they run: `wait_for`, `flow`, `exitall`.
 //!
 //! Source: fio's HOWTO and fio 3.33. Jobs with a flow count their I/Os together. A job whose part
-//! of the sum is larger than its weight among the weights waits.
+//! of the sum is larger than its weight among the weights waits. Only clones in their workload are
+//! part of a flow: not one that waits for its start, and not one that reads its blocks back.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_fio::job::{ExitWhat, Job};
@@ -26,12 +27,28 @@ pub(super) struct Together {
     flows: HashMap<u32, Arc<Flow>>,
 }
 
-/// The I/Os of the jobs with one `flow_id`, and the sum of the weights of their running clones. The
-/// counters publish no other data.
+/// The I/Os of the clones in one flow, and the sum of their weights. The counters publish no other
+/// data.
 #[derive(Debug, Default)]
 struct Flow {
     ios: AtomicU64,
     weight: AtomicU64,
+    /// Held while a clone joins or leaves.
+    members: Mutex<()>,
+}
+
+impl Flow {
+    /// Adds a clone. It gets the number of I/Os that it would have done so far: it need not catch
+    /// up with the others, which would wait meanwhile.
+    fn join(self: &Arc<Self>, weight: u32) -> FlowShare {
+        let _members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = u128::from(self.ios.load(Ordering::Relaxed));
+        let weights = u128::from(self.weight.load(Ordering::Relaxed));
+        let ios = (all * u128::from(weight)).checked_div(weights).unwrap_or(0) as u64;
+        self.ios.fetch_add(ios, Ordering::Relaxed);
+        self.weight.fetch_add(weight.into(), Ordering::Relaxed);
+        FlowShare { flow: Arc::clone(self), weight, ios }
+    }
 }
 
 /// The part of a clone in a flow.
@@ -60,6 +77,8 @@ impl FlowShare {
 
 impl Drop for FlowShare {
     fn drop(&mut self) {
+        let _members = self.flow.members.lock().unwrap_or_else(PoisonError::into_inner);
+        self.flow.ios.fetch_sub(self.ios, Ordering::Relaxed);
         self.flow.weight.fetch_sub(self.weight.into(), Ordering::Relaxed);
     }
 }
@@ -90,11 +109,10 @@ impl Together {
         Running(&self.left[job])
     }
 
-    /// Returns the part of a clone that is about to run in its flow, if it has one.
+    /// Returns the part in its flow of a clone that begins its workload, if it has a flow.
     pub(super) fn share(&self, job: &Job) -> Option<FlowShare> {
         let flow = self.flows.get(&job.control.flow_id).filter(|_| job.control.flow > 0)?;
-        flow.weight.fetch_add(job.control.flow.into(), Ordering::Relaxed);
-        Some(FlowShare { flow: Arc::clone(flow), weight: job.control.flow, ios: 0 })
+        Some(flow.join(job.control.flow))
     }
 
     /// Waits until all clones of the job that `at` waits for have ended. Returns the start of its
@@ -175,6 +193,23 @@ mod tests {
         // The other one has ended.
         shares.remove(1);
         assert!(!shares[0].is_ahead());
+    }
+
+    #[test]
+    fn clone_that_joins_a_flow_later_does_not_stop_the_others() {
+        let flow = Arc::new(Flow::default());
+        let mut early = flow.join(2);
+        (0..1000).for_each(|_| early.count());
+        assert!(!early.is_ahead());
+        let mut late = flow.join(1);
+        assert!(!early.is_ahead());
+        early.count();
+        assert!(early.is_ahead());
+        late.count();
+        assert!(!early.is_ahead());
+        drop(late);
+        (0..1000).for_each(|_| early.count());
+        assert!(!early.is_ahead());
     }
 
     #[test]

@@ -97,6 +97,7 @@ impl<'a> Task<'a> {
 pub(super) struct Worker<'a> {
     tally: Tally<'a>,
     method: IoMethod,
+    together: &'a Together,
     stream: u64,
     /// The paths of the files whose page cache is used.
     cached: Vec<PathBuf>,
@@ -128,8 +129,8 @@ pub(super) struct Finished {
 
 impl<'a> Worker<'a> {
     /// Allocates everything for [`Worker::run`].
-    pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
-        let &Task { job, regions, stop, gauge, stream, status, .. } = task;
+    pub(super) fn new(task: &Task<'a>, stamps: Vec<Stamp>) -> Self {
+        let &Task { job, together, regions, stop, gauge, stream, status, .. } = task;
         let log_writer = job.replay.write.as_ref().map(|path| {
             LogWriter::create(path, task.targets.iter().map(Target::name_in_log).collect())
         });
@@ -143,19 +144,18 @@ impl<'a> Worker<'a> {
         };
         let thread = (stream as u16).wrapping_add(1);
         let disks = disks.into_iter().map(|(disk, _)| disk).collect();
-        let mut tally = Tally::new(job, disks, stop, gauge, stamp, thread, status);
+        let mut tally = Tally::new(job, disks, stop, gauge, stamps, thread, status);
         match log_writer.transpose() {
             Ok(log) => tally.log_writer = log,
             Err(error) => tally.error = Some(error),
         }
-        tally.flow = task.together.share(job);
         if task.has_series {
             tally.series = Some(Box::new(Series::new(|direction| job.rw.has(direction))));
         }
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(regions, job));
         }
-        Self { tally, method, stream, cached }
+        Self { tally, method, together, stream, cached }
     }
 
     /// Records an error, with which the job ends before its first I/O.
@@ -198,7 +198,11 @@ impl<'a> Worker<'a> {
                 ops.filter(|op| op.direction == Direction::Write).for_each(|op| written.insert(op));
             }
         } else {
+            self.tally.resume_rate_check();
+            self.tally.flow = self.together.share(job);
             self.phase(ops, end_ns, flush);
+            // The others share the I/Os while this clone reads back, or has ended.
+            self.tally.flow = None;
         }
         if self.tally.error.is_some() || self.tally.stop.is_set() {
             return;
@@ -207,7 +211,7 @@ impl<'a> Worker<'a> {
             return;
         };
         self.tally.gauge.enter(Phase::Verify);
-        self.tally.end_rate_check();
+        self.tally.suspend_rate_check();
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
         // Reads must come from the device, so cached data have to be written to it first.
         if !self.cached.is_empty() && !job.checks.only && !flush {

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use forebay_fio::generator::{Direction, Op, Region};
 use forebay_fio::job::Job;
 
+use super::block_set::BlockSet;
+
 /// The written blocks of a region.
 #[derive(Debug)]
 pub(super) enum Written {
     /// One bit for each block, if all blocks have one size.
-    Blocks { region: Region, bs: u32, bits: Vec<u64> },
+    Blocks { region: Region, bs: u32, blocks: BlockSet },
     /// Offset and length of each piece, if sizes vary. Overwritten pieces are removed.
     Pieces(BTreeMap<u64, u32>),
     /// The blocks of several files.
@@ -29,8 +31,8 @@ impl Written {
         match job.variety {
             Some(_) => Self::Pieces(BTreeMap::new()),
             None => {
-                let bits = vec![0; (Self::bytes(region, job) / 8) as usize];
-                Self::Blocks { region, bs: job.bs, bits }
+                let blocks = BlockSet::new(region.len / u64::from(job.bs));
+                Self::Blocks { region, bs: job.bs, blocks }
             }
         }
     }
@@ -40,15 +42,14 @@ impl Written {
         /// Bytes of a piece in the map, with the map's own overhead.
         const PIECE: u64 = 24;
         let blocks = region.len / u64::from(job.bs);
-        if job.variety.is_some() { blocks * PIECE } else { blocks.div_ceil(64) * 8 }
+        if job.variety.is_some() { blocks * PIECE } else { BlockSet::bytes(blocks) }
     }
 
     /// Records a write from the generator.
     pub(super) fn insert(&mut self, op: Op) {
         match self {
-            Self::Blocks { region, bs, bits } => {
-                let block = (op.offset - region.offset) / u64::from(*bs);
-                bits[(block / 64) as usize] |= 1 << (block % 64);
+            Self::Blocks { region, bs, blocks } => {
+                blocks.insert((op.offset - region.offset) / u64::from(*bs));
             }
             Self::Pieces(pieces) => {
                 // As in fio, a piece that is partly overwritten is not read back.
@@ -69,7 +70,7 @@ impl Written {
     /// Returns whether nothing was written.
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Self::Blocks { bits, .. } => bits.iter().all(|&bits| bits == 0),
+            Self::Blocks { blocks, .. } => blocks.is_empty(),
             Self::Pieces(pieces) => pieces.is_empty(),
             Self::Files(files) => files.iter().all(Self::is_empty),
         }
@@ -78,7 +79,7 @@ impl Written {
     /// Removes all blocks.
     pub(super) fn clear(&mut self) {
         match self {
-            Self::Blocks { bits, .. } => bits.fill(0),
+            Self::Blocks { blocks, .. } => blocks.clear(),
             Self::Pieces(pieces) => pieces.clear(),
             Self::Files(files) => files.iter_mut().for_each(Self::clear),
         }
@@ -94,9 +95,8 @@ impl Written {
 
     fn remove(&mut self, op: &Op) {
         match self {
-            Self::Blocks { region, bs, bits } => {
-                let block = (op.offset - region.offset) / u64::from(*bs);
-                bits[(block / 64) as usize] &= !(1 << (block % 64));
+            Self::Blocks { region, bs, blocks } => {
+                blocks.remove((op.offset - region.offset) / u64::from(*bs));
             }
             Self::Pieces(pieces) => {
                 pieces.remove(&op.offset);
@@ -118,16 +118,13 @@ impl Written {
     fn reads_of_one(&self) -> impl Iterator<Item = Op> + '_ {
         let read = |offset, len| Op { direction: Direction::Read, file: 0, offset, len };
         let (blocks, pieces) = match self {
-            Self::Blocks { region, bs, bits } => (Some((region, *bs, bits)), None),
+            Self::Blocks { region, bs, blocks } => (Some((region, *bs, blocks)), None),
             Self::Pieces(pieces) => (None, Some(pieces)),
             // Files are not nested.
             Self::Files(_) => (None, None),
         };
-        let blocks = blocks.into_iter().flat_map(move |(region, bs, bits)| {
-            let blocks = bits.iter().zip(0_u64..).flat_map(|(&bits, word)| {
-                (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
-            });
-            blocks.map(move |block| read(region.offset + block * u64::from(bs), bs))
+        let blocks = blocks.into_iter().flat_map(move |(region, bs, blocks)| {
+            blocks.iter().map(move |block| read(region.offset + block * u64::from(bs), bs))
         });
         let pieces = pieces.into_iter().flatten();
         blocks.chain(pieces.map(move |(&offset, &len)| read(offset, len)))
@@ -145,7 +142,7 @@ mod tests {
     #[test]
     fn written_blocks_are_read_back_once_and_in_order() {
         let region = Region { offset: 8192, len: 100 * 4096 };
-        let mut written = Written::Blocks { region, bs: 4096, bits: vec![0; 2] };
+        let mut written = Written::Blocks { region, bs: 4096, blocks: BlockSet::new(100) };
         assert!(written.is_empty());
         for block in [99, 0, 63, 64, 0] {
             written.insert(write(8192 + block * 4096, 4096));
@@ -160,7 +157,7 @@ mod tests {
     #[test]
     fn taken_blocks_are_not_read_back_again() {
         let region = Region { offset: 8192, len: 100 * 4096 };
-        let blocks = Written::Blocks { region, bs: 4096, bits: vec![0; 2] };
+        let blocks = Written::Blocks { region, bs: 4096, blocks: BlockSet::new(100) };
         for mut written in [blocks, Written::Pieces(BTreeMap::new())] {
             for block in [99, 0, 63, 64] {
                 written.insert(write(8192 + block * 4096, 4096));
@@ -169,6 +166,22 @@ mod tests {
                 |ops: Vec<Op>| ops.iter().map(|op| (op.offset - 8192) / 4096).collect::<Vec<_>>();
             assert_eq!(offsets(written.take(3)), [0, 63, 64]);
             assert_eq!(offsets(written.take(u64::MAX)), [99]);
+            assert!(written.is_empty());
+        }
+    }
+
+    /// A scan of the map for each batch would take minutes.
+    #[test]
+    fn batches_of_a_sparse_set_do_not_scan_the_map() {
+        const BLOCKS: u64 = 1 << 27;
+        let region = Region { offset: 0, len: BLOCKS * 4096 };
+        let blocks = BlockSet::new(BLOCKS);
+        let mut written = Written::Blocks { region, bs: 4096, blocks };
+        for batch in 1..=10_000 {
+            let offsets = [BLOCKS - 1, BLOCKS - batch - 1].map(|block| block * 4096);
+            offsets.iter().for_each(|&offset| written.insert(write(offset, 4096)));
+            let taken: Vec<_> = written.take(2).iter().map(|op| op.offset).collect();
+            assert_eq!(taken, [offsets[1], offsets[0]]);
             assert!(written.is_empty());
         }
     }

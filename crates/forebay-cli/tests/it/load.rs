@@ -44,6 +44,17 @@ fn a_rate_holds_in_each_loop() {
     assert!(runtime >= 285, "19 gaps of 5 ms in each of 3 loops: {runtime} ms");
 }
 
+/// Without end, if the job that waits were part of the flow, or had to catch up.
+#[test]
+fn job_with_a_flow_does_not_wait_for_one_that_has_not_started() {
+    let args = "--filename=ram:1M --rw=randread --number_ios=200 --flow=1 --name=a --name=b \
+                --wait_for=a --name=c --startdelay=100ms";
+    let report = bench_json(&folder(), args);
+    for job in 0..3 {
+        assert_eq!(report["jobs"][job]["read"]["total_ios"], 200, "{report}");
+    }
+}
+
 #[test]
 fn job_with_pauses_takes_at_least_as_long() {
     let args = "--name=a --filename=ram:64k --rw=read --thinktime=10ms --thinktime_blocks=4";

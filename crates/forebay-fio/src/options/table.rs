@@ -60,13 +60,14 @@ pub static OPTIONS: &[OptionSpec] = &[
          colons between them",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
     row("directory", &[], "the current directory",
-        "directory for the files; of several, with colons between them, each clone takes the next",
+        "directory of the files; several are separated by colons, and the clones use them in turn",
         Kind::Text { set: |g, text| g.files.directory = Some(text.to_owned()) }),
     row("filename_format", &[], FILENAME_FORMAT, "form of generated file names",
         Kind::Text { set: |g, text| {
             g.files.format = Some(text.to_owned()).filter(|text| text != FILENAME_FORMAT);
         } }),
-    row("nrfiles", &["nr_files"], "1", "files of each clone; with filename: as many as it names",
+    row("nrfiles", &["nr_files"], "1",
+        "number of files of each clone; with filename, the number of names in it",
         Kind::Int { min: 1, max: FILES_MAX,
             set: |g, n| g.files.nrfiles = Some(n as u32).filter(|&n| n > 1) }),
     row("opendir", &[], "no directory", "use all files below this directory",
@@ -74,7 +75,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("filesize", &[], "size divided by the number of files", "bytes of each file",
         Kind::Parsed { accepts: "a size such as 1m, or a range such as 4k-1m",
             set: |g, text| { g.files.filesize = values::filesize(text)?; Ok(()) } }),
-    row("openfiles", &[], "all files", "files to do I/O on at a time, until each is done",
+    row("openfiles", &[], "all files",
+        "number of files in use at a time; a file is used until its I/O is done",
         Kind::Int { min: 1, max: FILES_MAX, set: |g, n| g.files.openfiles = Some(n as u32) }),
     row("file_service_type", &[], "roundrobin", "the file of the next I/O",
         Kind::Parsed {
@@ -82,12 +84,12 @@ pub static OPTIONS: &[OptionSpec] = &[
                       random:8; zipf, pareto or normal, with a parameter as in zipf:1.2",
             set: |g, text| { g.files.service = values::service(text)?; Ok(()) } }),
     row("create_on_open", &[], "0",
-        "do not lay out new files: they get their length, without data and space",
+        "give new files their length only, without writing data or allocating space",
         Kind::Bool { set: |g, on| g.files.create_on_open = on }),
     row("allow_file_create", &[], "1", "create missing files; 0: a missing file is an error",
         Kind::Bool { set: |g, on| g.files.must_exist = !on }),
-    row("fallocate", &[], "native", "how to allocate the space of new files; none and truncate: \
-         not before it is written",
+    row("fallocate", &[], "native", "how the space of new files is allocated; with none and \
+         truncate, the file system allocates it when it is written",
         Kind::Choice {
             words: &["native", "posix", "keep", "none", "truncate", "0", "1"],
             set: |g, word| g.files.fallocate = match word {
@@ -319,7 +321,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Text { set: |g, text| g.remote.pool = Some(text.to_owned()) }),
     row("rbdname", &[], "none given", "ioengine=rbd: the name of the image",
         Kind::Text { set: |g, text| g.remote.image = Some(text.to_owned()) }),
-    row("clientname", &[], "that of librados", "ioengine=rbd: the user, without client.",
+    row("clientname", &[], "that of librados",
+        "ioengine=rbd: name of the Ceph user, without the prefix client.",
         Kind::Text { set: |g, text| g.remote.client = Some(text.to_owned()) }),
     row("fixedbufs", &[], "as the spec says, else 0",
         "io_uring: register the I/O buffers of all jobs of the disk",
@@ -370,7 +373,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "bytes between headers; where it does not divide the sizes, their greatest common divisor",
         Kind::Int { min: 80, max: u32::MAX as u64,
             set: |g, n| g.checks.interval = Some(n as u32) }),
-    row("verify_offset", &[], "0", "place of the header in its block; 0: at the start",
+    row("verify_offset", &[], "0", "offset of the header in its block, bytes; 0: at the start",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.checks.header_at = n as u32 }),
     row("verify_backlog", &[], "0",
         "read written blocks back after this number of writes, and the rest at the end; 0: all at \
@@ -475,13 +478,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.stonewall = Some(on) }),
     row("wait_for", &[], "no job", "start when all clones of this job have ended",
         Kind::Text { set: |g, text| g.control.wait_for = Some(text.to_owned()) }),
-    row("exitall", &[], "0", "end others when the first job, of all jobs, has ended",
+    row("exitall", &[], "0", "end other jobs as soon as any job has ended",
         Kind::Flag { set: |g, on| g.control.exitall = on }),
-    row("exitall_on_error", &[], "0", "end others when a job has failed",
+    row("exitall_on_error", &[], "0", "end other jobs as soon as any job has failed",
         Kind::Flag { set: |g, on| g.control.exitall_on_error = on }),
     row("exit_what", &[], "group",
-        "with exitall, the jobs that the end of this one ends: of its group, up to the next \
-         stonewall, or all",
+        "which jobs exitall ends when this one has ended: those of its group, those that run \
+         beside it up to the next stonewall, or all",
         Kind::Choice {
             words: &["group", "stonewall", "all"],
             set: |g, word| g.control.exit_what = match word {
@@ -490,11 +493,13 @@ pub static OPTIONS: &[OptionSpec] = &[
                 _ => ExitWhat::Group,
             },
         }),
-    row("flow", &[], "0", "share of the I/Os of all jobs with this flow_id; 0: not regulated",
+    row("flow", &[], "0",
+        "weight of the job: jobs with the same flow_id divide their I/Os by weight; 0: no flow",
         Kind::Int { min: 0, max: 1000, set: |g, n| g.control.flow = n as u32 }),
-    row("flow_id", &[], "0", "number of the group of jobs that flow regulates",
+    row("flow_id", &[], "0", "number of the flow: the jobs among which flow divides the I/Os",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.control.flow_id = n as u32 }),
-    row("flow_sleep", &[], "0", "sleep of a job that is ahead of its share, us",
+    row("flow_sleep", &[], "0",
+        "time that a job sleeps while it is ahead of its weight in the flow, us",
         Kind::Int { min: 0, max: u32::MAX as u64,
             set: |g, n| g.control.flow_sleep = Duration::from_micros(n) }),
     row("cpus_allowed", &[], "all processors", "processors of the job's threads",
@@ -516,7 +521,7 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.placement.nodes = nodes;
                 Ok(())
             } }),
-    row("numa_mem_policy", &[], "default", "NUMA nodes of the job's memory",
+    row("numa_mem_policy", &[], "default", "NUMA nodes on which the memory of the job is allocated",
         Kind::Parsed { accepts: "default, local, prefer:NODE, bind:NODES or interleave:NODES",
             set: |g, text| { g.placement.memory_nodes = control::memory_nodes(text)?; Ok(()) } }),
     row("nice", &[], "0", "number to add to the nice value of the job's threads",

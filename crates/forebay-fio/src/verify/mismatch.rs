@@ -67,7 +67,10 @@ pub enum Mismatch {
         found: u64,
     },
     /// The block has another checksum.
-    #[error("verify: another checksum at offset {offset}: expected {expected}, found {found}")]
+    #[error(
+        "verify: block with another checksum at offset {offset}: expected {expected}, found \
+         {found}; check verify"
+    )]
     Checksum {
         /// The offset of the block.
         offset: u64,
@@ -76,10 +79,10 @@ pub enum Mismatch {
         /// The checksum of the header: its name, or its number.
         found: String,
     },
-    /// The block is from another run or another job.
+    /// The block is from another run, another job or another file.
     #[error(
         "verify: stale block at offset {offset}: expected seed {expected:#018x}, found \
-         {found:#018x} of another run (thread {thread}, write {number})"
+         {found:#018x} of another run, job or file (thread {thread}, write {number})"
     )]
     Stale {
         /// The offset of the block.

@@ -37,6 +37,16 @@ fn filled_blocks_pass_verification() {
 }
 
 #[test]
+fn block_of_another_file_is_detected() {
+    let [first, second] = [0, 1].map(|place| STAMP.of_file(place));
+    assert_eq!(first, STAMP);
+    let block = block(512, 4096);
+    assert_eq!(check(&block, 4096, Some(first)), Ok(()));
+    let mismatch = check(&block, 4096, Some(second)).expect_err("a block of another file");
+    assert!(matches!(mismatch, Mismatch::Stale { offset: 4096, .. }), "{mismatch}");
+}
+
+#[test]
 fn header_has_the_layout_of_fio() {
     let block = block(512, 0x1_0000);
     #[rustfmt::skip]
@@ -169,7 +179,11 @@ fn mismatches_name_offset_expected_and_found() {
     check_mismatch(&header, 0, "verify: damaged header at offset 0: expected crc 0x");
     let mut other = vec![0; 512];
     format(Checksum::Md5).fill(&mut other, 0, STAMP, WRITE);
-    check_mismatch(&other, 0, "verify: another checksum at offset 0: expected crc32c, found md5");
+    check_mismatch(
+        &other,
+        0,
+        "verify: block with another checksum at offset 0: expected crc32c, found md5",
+    );
     let mut later = block(512, 0);
     later[2] = 0x81;
     check_mismatch(&later, 0, "verify: unknown layout 0x81 of the header at offset 0: ");

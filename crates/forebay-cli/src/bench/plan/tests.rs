@@ -36,6 +36,33 @@ fn options_become_keys() {
     );
 }
 
+#[test]
+fn paths_of_directories_are_no_specs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let place = dir.path().join("50%3F?a");
+    std::fs::create_dir(&place).expect("a directory");
+    std::fs::write(place.join("x?y%25"), "x").expect("a file");
+    let place = place.to_str().expect("a UTF-8 path");
+    for (option, name) in [("opendir", "/x?y%25"), ("directory", "/a.0.0")] {
+        let args = format!("--name=a --{option}={place}");
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect(&args);
+        assert_eq!(targets[0].path(), Some(format!("{place}{name}").into()), "{args}");
+    }
+}
+
+#[test]
+fn disks_on_one_file_have_the_same_place() {
+    let args = "--name=a --filename=x:y --plug=none --name=b --filename=y --name=c \
+                --filename=ram:1M --name=d --filename=y";
+    let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else { panic!("{args}") };
+    let targets = plan(&command.jobs).expect(args);
+    let places: Vec<_> = targets.iter().map(|target| target.place).collect();
+    assert_eq!(places, [0, 1, 1, 2, 1], "{args}");
+}
+
 #[track_caller]
 fn check_disks(args: &str, disks: &[usize]) {
     let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else { panic!("{args}") };

@@ -30,16 +30,38 @@ impl RateCheck {
         Some(Box::new(Self { every_ns, at_ns: SETTLE_NS, last_ns: None, last: [(0, 0); 3] }))
     }
 
-    /// Returns the time of the next check.
+    /// Makes no checks until [`resume`](Self::resume).
+    fn suspend(&mut self) {
+        (self.at_ns, self.last_ns) = (u64::MAX, None);
+    }
+
+    /// Makes checks again, after [`suspend`](Self::suspend). The first one only records the counts.
+    fn resume(&mut self, now_ns: u64) {
+        if self.at_ns == u64::MAX {
+            self.at_ns = now_ns.max(SETTLE_NS);
+        }
+    }
+
+    /// Returns the time of the next check; `u64::MAX` if there is none.
     pub(super) fn at_ns(&self) -> u64 {
         self.at_ns
     }
 }
 
 impl Tally<'_> {
-    /// Ends the checks: the I/O from here on is not that of the workload.
-    pub(in crate::bench) fn end_rate_check(&mut self) {
-        self.rate_check = None;
+    /// Suspends the checks: the I/O from here on is not that of the workload.
+    pub(in crate::bench) fn suspend_rate_check(&mut self) {
+        if let Some(check) = &mut self.rate_check {
+            check.suspend();
+        }
+    }
+
+    /// Resumes the checks: a pass over the workload begins.
+    pub(in crate::bench) fn resume_rate_check(&mut self) {
+        let now_ns = self.now_ns;
+        if let Some(check) = &mut self.rate_check {
+            check.resume(now_ns);
+        }
     }
 
     /// Fails the job if its rate is too low, and a check is due.
@@ -88,5 +110,26 @@ impl Tally<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    use super::*;
+
+    #[test]
+    fn checks_go_on_after_a_verification() {
+        let args = ["--name=a", "--filename=ram:1M", "--rate_min=1m", "--loops=2"];
+        let Ok(Parsed::Run(command)) = parse(args.map(Into::into)) else { panic!("a job") };
+        let mut check = RateCheck::new(&command.jobs[0]).expect("a lowest rate");
+        check.resume(0);
+        assert_eq!(check.at_ns(), SETTLE_NS);
+        check.last_ns = Some(SETTLE_NS);
+        check.suspend();
+        assert_eq!(check.at_ns(), u64::MAX);
+        check.resume(3 * SETTLE_NS);
+        assert_eq!((check.at_ns(), check.last_ns), (3 * SETTLE_NS, None));
     }
 }
