@@ -6,6 +6,18 @@ use forebay_trace::record::Categories;
 use forebay_trace::report::{STAGES, Times, Traced};
 use std::fmt::Write as _;
 
+/// The index of the device in [`STAGES`].
+const DEVICE: usize = 3;
+
+/// An I/O that was at the device for less completed in the turn that issued it. Records of one turn
+/// are 1 ns apart.
+const SAME_TURN_NS: u64 = 1000;
+
+const SAME_TURN: &str = "
+  Most I/Os completed in the turn that issued them, as with cached data. A turn has one time, so
+  its system calls count as plug, not as device.
+";
+
 /// Returns the report of a disk.
 pub(super) fn render(summary: &Summary) -> String {
     let mut text = headline(summary);
@@ -41,6 +53,9 @@ pub(super) fn render(summary: &Summary) -> String {
     }
     text.push('\n');
     text.push_str(&table::aligned(&stages(summary), "  "));
+    if summary.stages[DEVICE].percentile_ns(50.0) < SAME_TURN_NS {
+        text.push_str(SAME_TURN);
+    }
     let _ = writeln!(
         text,
         "\n  Where the time of the slowest {} (1 %, {} and more) went:",

@@ -140,7 +140,7 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     check("--name=a --filename=ram:1M --replay_scale=2", "--replay_* options need --read_iolog");
     check("--name=a --read_iolog=trims", "trims beside other I/Os, which one job cannot replay");
     let small = "--name=a --read_iolog=log --replay_redirect=ram:1k";
-    check(small, "beyond the end of the device");
+    check(small, "the log of --read_iolog needs 4096 bytes, and the device has 1024; choose");
     let twice = "--name=a --filename=ram:1M --write_iolog=w --numjobs=2";
     check(twice, "2 clones would write one log");
     check("--name=a --read_iolog=log --write_iolog=log", "the run replays this log");

@@ -26,6 +26,19 @@ pub enum RegionError {
         /// The length of the device, bytes.
         capacity: u64,
     },
+    /// A log has I/O after the end of the device.
+    #[error(
+        "{job}: the log of --read_iolog needs {end} bytes, and the device has {capacity}; choose a \
+         larger one with --replay_redirect, or divide the offsets with --replay_scale"
+    )]
+    LogPastEnd {
+        /// The job's name.
+        job: String,
+        /// The end of the last I/O, bytes.
+        end: u64,
+        /// The length of the device, bytes.
+        capacity: u64,
+    },
     /// The region is smaller than a block.
     #[error(
         "{job}: the block size ({bs} bytes) is larger than the region ({len} bytes); lower --bs or \
@@ -74,6 +87,9 @@ impl Job {
         let len = asked - asked % u64::from(self.bs);
         if offset > capacity || len > rest {
             let job = self.name.clone();
+            if self.recording.is_some() {
+                return Err(RegionError::LogPastEnd { job, end: offset + asked, capacity });
+            }
             return Err(RegionError::PastEnd { job, offset, len: asked, capacity });
         }
         // A direction whose smallest I/O does not fit could do none.
