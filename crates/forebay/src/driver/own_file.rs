@@ -3,9 +3,10 @@
 //! The kernel reports a failed write-back once to each open file description (`errseq_t`), at its
 //! next sync. If two hardware contexts flushed one description at once, one of them would get the
 //! error, and the other would report lost data as durable. So a queue that one thread owns opens
-//! the file again, or takes one from the stock of the disk. The new description does not report an error that was reported before. The disk
-//! checks for such errors before it uses the queue (`claim/place.rs`). If the stock is empty and the
-//! file cannot be opened again, there is no such queue, and its thread uses the shared queue of the disk.
+//! the file again, or takes one from the stock of the disk. The new description does not report an
+//! error that was reported before. The disk checks for such errors before it uses the queue
+//! (`claim/place.rs`). If the stock is empty and the file cannot be opened again, there is no such
+//! queue, and its thread uses the shared queue of the disk.
 // It reads the flags of the file with a system call.
 #![allow(unsafe_code)]
 
