@@ -76,7 +76,7 @@ impl Answer {
     /// # Errors
     /// Returns the reason if it is no answer, or one of a later protocol.
     pub(super) fn parse(reply: Value) -> Result<Answer, String> {
-        let answer = serde_json::from_value::<Answer>(reply);
+        let answer = serde_json::from_value::<Answer>(printable(reply));
         let answer = answer.map_err(|error| format!("not an answer of forebay: {error}"))?;
         match answer.protocol {
             forebay_insight::stats::PROTOCOL => Ok(answer),
@@ -90,9 +90,33 @@ impl Answer {
     }
 }
 
+/// Replaces control characters in all strings. Names come from another process, and a terminal
+/// would obey their escape sequences.
+fn printable(value: Value) -> Value {
+    let plain = |text: String| match text.contains(char::is_control) {
+        true => text.replace(char::is_control, "?"),
+        false => text,
+    };
+    match value {
+        Value::String(text) => Value::String(plain(text)),
+        Value::Array(list) => list.into_iter().map(printable).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (plain(key), printable(value))).collect()
+        }
+        other => other,
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_of_names_do_not_reach_the_terminal() {
+        let reply = serde_json::json!({ "a\u{7}": ["\u{1b}]0;x\u{7}", 1, null, true] });
+        let expected = serde_json::json!({ "a?": ["?]0;x?", 1, null, true] });
+        assert_eq!(printable(reply), expected);
+    }
     use serde_json::json;
 
     /// Returns an answer of a server with two disks, after `seconds` of a steady load.

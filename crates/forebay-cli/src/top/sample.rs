@@ -178,7 +178,9 @@ fn disk_sample(before: Option<&Disk>, after: &Disk, seconds: f64) -> DiskSample 
     let merges: BTreeMap<String, f64> = prefixed("merges_");
     let merged = share(merges.values().sum(), iops);
     let scheduler = |name: &str| {
-        let sum = |of: &Disk| of.owners.iter().map(|owner| counter(owner, name)).sum::<u64>();
+        let sum = |of: &Disk| {
+            of.owners.iter().map(|owner| counter(owner, name)).fold(0, u64::saturating_add)
+        };
         sum(after).saturating_sub(before.map_or(0, sum))
     };
     DiskSample {
@@ -308,11 +310,12 @@ fn stage(name: &str, before: &Times, after: &Times, seconds: f64) -> StageSample
 
 /// Returns the bound of the bucket that contains this percentile; 0 without values.
 fn percentile(buckets: &[(u64, u64)], percent: u64) -> u64 {
-    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
-    let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
+    // Counts come from another process, and may be anything.
+    let total: u128 = buckets.iter().map(|(_, count)| u128::from(*count)).sum();
+    let rank = (total * u128::from(percent)).div_ceil(100);
     let mut seen = 0;
     let found = buckets.iter().find(|(_, count)| {
-        seen += count;
+        seen += u128::from(*count);
         seen >= rank.max(1)
     });
     found.map_or(0, |(bound, _)| *bound)
