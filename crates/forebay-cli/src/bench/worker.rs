@@ -132,7 +132,8 @@ impl<'a> Worker<'a> {
     pub(super) fn new(task: &Task<'a>, stamps: Vec<Stamp>) -> Self {
         let &Task { job, together, regions, stop, gauge, stream, status, .. } = task;
         let log_writer = job.replay.write.as_ref().map(|path| {
-            LogWriter::create(path, task.targets.iter().map(Target::name_in_log).collect())
+            let used: Vec<_> = task.targets.iter().filter_map(Target::path).collect();
+            LogWriter::create(path, task.targets.iter().map(Target::name_in_log).collect(), &used)
         });
         let cached = task.targets.iter().filter(|target| !target.is_direct());
         let cached = cached.filter_map(Target::path).collect();

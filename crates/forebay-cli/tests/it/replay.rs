@@ -144,6 +144,13 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     let twice = "--name=a --filename=ram:1M --write_iolog=w --numjobs=2";
     check(twice, "2 clones would write one log");
     check("--name=a --read_iolog=log --write_iolog=log", "the run replays this log");
+    check("--name=a --read_iolog=log --write_iolog=./log", "the run replays this log");
+    std::fs::write(folder.path().join("disk"), [7; 8192]).expect("a disk");
+    let onto_disk = "--readonly --name=a --filename=disk --rw=read --write_iolog=./disk";
+    check(onto_disk, "a job uses this file");
+    assert_eq!(std::fs::read(folder.path().join("disk")).expect("it is there"), [7; 8192]);
+    let device = "--name=a --filename=ram:1M --rw=read --write_iolog=/dev/null";
+    check(device, "it is no regular file");
     check("--name=a --read_iolog=log --replay_align=3k", "3072 is not a power of two");
     let compared = "--compare=plug=none --name=a --read_iolog=log";
     check(compared, "replays are not compared");

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::output;
 use forebay_fio::generator::Direction;
 use forebay_fio::iolog::{Act, Recording, Step};
 use forebay_trace::directory;
@@ -37,30 +38,57 @@ pub(super) fn read(path: &Path) -> Result<Recording, String> {
     };
     let mut files = TraceFiles::open(&paths).map_err(|error| error.to_string())?;
     let mut steps = Vec::new();
-    let mut start_ns = None;
+    let mut device = None;
     while let Some(entry) = files.next_entry().map_err(|error| error.to_string())? {
-        if let Some(mut step) = queued(&entry) {
-            step.due_ns -= *start_ns.get_or_insert(step.due_ns);
+        if let Some(step) = queued(&entry)? {
+            if *device.get_or_insert(entry.record.device) != entry.record.device {
+                return Err(
+                    "the trace has I/O of several disks, which one replay would mix; record \
+                            one disk, or give the file of one"
+                        .to_owned(),
+                );
+            }
             steps.push(step);
         }
     }
+    if files.nr_missing() > 0 {
+        output::stderr(&format!(
+            "forebay: {}: {} records are missing in the trace, and their I/Os are not replayed\n",
+            path.display(),
+            files.nr_missing()
+        ));
+    }
+    // The records of a file need not be in the order of their times.
+    steps.sort_by_key(|step| step.due_ns);
+    let start_ns = steps.first().map_or(0, |step| step.due_ns);
+    steps.iter_mut().for_each(|step| step.due_ns -= start_ns);
     Ok(Recording::new(vec![NAME.to_owned()], steps))
 }
 
 /// Returns the step of a queued bio, with the time of its record.
-fn queued(entry: &Entry) -> Option<Step> {
+///
+/// # Errors
+///
+/// The bio ends after the largest offset of a file.
+fn queued(entry: &Entry) -> Result<Option<Step>, String> {
     let record = &entry.record;
     if record.kind != Kind::Stage(record::Act::Queue) {
-        return None;
+        return Ok(None);
     }
     let is = |categories| record.categories.has(categories);
     let act = match record.bytes {
-        0 => return is(Categories::FLUSH).then(|| step(record.time_ns, 0, 0, Act::Datasync)),
+        0 => return Ok(is(Categories::FLUSH).then(|| step(record.time_ns, 0, 0, Act::Datasync))),
         _ if is(Categories::DISCARD) => Act::Io(Direction::Trim),
         _ if is(Categories::WRITE) => Act::Io(Direction::Write),
         _ => Act::Io(Direction::Read),
     };
-    Some(step(record.time_ns, record.sector * SECTOR_BYTES, record.bytes, act))
+    let offset = record.sector.checked_mul(SECTOR_BYTES);
+    let end = |offset: &u64| offset.checked_add(record.bytes.into());
+    let fits = |offset: &u64| end(offset).is_some_and(|end| i64::try_from(end).is_ok());
+    let offset = offset.filter(fits).ok_or_else(|| {
+        format!("the trace has an I/O at sector {}, beyond any disk", record.sector)
+    })?;
+    Ok(Some(step(record.time_ns, offset, record.bytes, act)))
 }
 
 fn step(due_ns: u64, offset: u64, len: u32, act: Act) -> Step {

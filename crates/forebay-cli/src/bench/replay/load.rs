@@ -1,7 +1,7 @@
 //! Reads the logs of jobs, and refuses replays that cannot be done.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay::Spec;
 use forebay_fio::generator::Direction;
@@ -88,16 +88,41 @@ fn check_written(jobs: &[Job]) -> Result<(), Failure> {
                 job.numjobs
             )));
         }
-        if !written.insert(log) {
+        if !written.insert(identity(log)) {
             return Err(Failure::Usage(format!(
                 "{name}: --write_iolog={log}: another job writes this log; choose another file"
             )));
         }
-        if jobs.iter().any(|job| job.replay.read.as_ref() == Some(log)) {
+        if jobs.iter().flat_map(files_of).any(|file| identity(&file) == identity(log)) {
+            return Err(Failure::Usage(format!(
+                "{name}: --write_iolog={log}: a job uses this file; choose another one for the log"
+            )));
+        }
+        let is_log = |path: &String| identity(path) == identity(log);
+        if jobs.iter().any(|job| job.replay.read.as_ref().is_some_and(is_log)) {
             return Err(Failure::Usage(format!(
                 "{name}: --write_iolog={log}: the run replays this log; choose another file"
             )));
         }
     }
     Ok(())
+}
+
+/// Returns the paths of the files that a job names.
+fn files_of(job: &Job) -> Vec<String> {
+    let names = [&job.filename, &job.replay.redirect].into_iter().flatten();
+    let names = names.flat_map(|names| names.split(':').chain([names.as_str()]));
+    let files = names.filter_map(|name| Spec::parse(name).ok()?.file());
+    files.map(|file| file.to_string_lossy().into_owned()).collect()
+}
+
+/// Returns the path of a file without links and relative parts, also if it does not exist yet.
+fn identity(path: &str) -> PathBuf {
+    let path = Path::new(path);
+    let below = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(below).unwrap_or_else(|| path.to_owned())
 }

@@ -3,8 +3,10 @@
 //! Lines are written while the job runs, through a buffer of 1 MiB, so a log may be longer than the
 //! memory. The first failure ends the log, and is reported at the end of the job.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use forebay_fio::generator::Op;
 use forebay_fio::iolog::{self, Act};
@@ -23,9 +25,23 @@ pub(in crate::bench) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates the log of a clone that uses these files.
-    pub(in crate::bench) fn create(path: &str, names: Vec<String>) -> Result<Box<Self>, JobError> {
-        let file = File::create(path).map_err(|error| failed(path, &error))?;
+    /// Creates the log of a clone that uses the files with these names, at these paths. Nothing is
+    /// written to a path that is one of them, or no regular file.
+    pub(in crate::bench) fn create(
+        path: &str,
+        names: Vec<String>,
+        used: &[PathBuf],
+    ) -> Result<Box<Self>, JobError> {
+        if let Some(name) = names.iter().find(|name| name.contains(char::is_whitespace)) {
+            return Err(refused(
+                path,
+                &format!(
+                    "a log cannot hold the name '{name}', which has a \
+                                               space; rename the file"
+                ),
+            ));
+        }
+        let file = open(path, used)?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let mut log = Self { path: path.to_owned(), names, file, error: None };
         log.put(iolog::HEADER);
@@ -68,6 +84,31 @@ impl LogWriter {
             self.error = self.file.write_all(line.as_bytes()).err();
         }
     }
+}
+
+/// Opens the log, and removes an earlier one.
+fn open(path: &str, used: &[PathBuf]) -> Result<File, JobError> {
+    let failed = |error: io::Error| failed(path, &error);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(failed)?;
+    let facts = file.metadata().map_err(failed)?;
+    if !facts.is_file() {
+        return Err(refused(path, "it is no regular file; choose another path"));
+    }
+    let is_log = |used: &PathBuf| {
+        let used = used.metadata();
+        used.is_ok_and(|used| (used.dev(), used.ino()) == (facts.dev(), facts.ino()))
+    };
+    if used.iter().any(is_log) {
+        return Err(refused(path, "the job uses this file; choose another one for the log"));
+    }
+    file.set_len(0).map_err(failed)?;
+    Ok(file)
+}
+
+fn refused(path: &str, why: &str) -> JobError {
+    let errno = rustix::io::Errno::INVAL.raw_os_error();
+    JobError { errno, message: format!("--write_iolog={path}: {why}") }
 }
 
 fn failed(path: &str, error: &io::Error) -> JobError {
