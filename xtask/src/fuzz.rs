@@ -102,7 +102,7 @@ const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {
 
 /// Duration of the runs of the targets of a device, in seconds. They parse memory that a hostile
 /// guest and its front end can change at any time.
-const LONG: u32 = 30;
+const LONG: u32 = 20;
 /// Duration of the other runs in seconds. Each of them reached its features in 12 seconds, and in 6
 /// with the sanitizer.
 const SHORT: u32 = 15;

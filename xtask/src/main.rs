@@ -94,7 +94,7 @@ cargo xtask <command>
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a 24th of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
-  fuzz [SECONDS]       each fuzz target for 15 or 30 seconds, and longer if that did not
+  fuzz [SECONDS]       each fuzz target for 15 or 20 seconds, and longer if that did not
                        reach its features; or once for SECONDS (half with AddressSanitizer)
   fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
   shuttle [SEED]       models of concurrent code in random schedules
