@@ -91,7 +91,6 @@ impl Managed {
         }
         let export = Arc::new(export);
         self.offer(&export, info)?;
-        self.shared.traces.add(&export);
         let Export { name, spec, .. } = &*export;
         self.shared.log.line(now_ns(), format_args!("export {name:?}: added, {spec}"));
         Ok(export)
@@ -112,7 +111,7 @@ impl Managed {
 
     /// Opens the queues of an export, and offers it.
     fn offer(&self, export: &Arc<Export>, info: ExportInfo) -> Result<(), String> {
-        let Shared { exports, sizes, counters, status, limits, .. } = &*self.shared;
+        let Shared { exports, sizes, counters, status, limits, traces, .. } = &*self.shared;
         let turn = sizes.begin();
         // Another thread may have added one meanwhile.
         self.check_name(&export.name)?;
@@ -134,6 +133,8 @@ impl Managed {
                 export.name
             ));
         }
+        // Also if a thread opens it late below: it is offered from now on.
+        traces.add(export);
         let mut infos = sizes.infos().to_vec();
         match infos.get_mut(index) {
             Some(free) => *free = info,

@@ -231,8 +231,8 @@ impl Server {
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         if self.shared.traces.directory().is_some() {
-            let exports = self.shared.exports.all();
-            self.shared.traces.switch_on(&exports).map_err(ServeError::Trace)?;
+            let exports = || self.shared.exports.all();
+            self.shared.traces.switch_on(exports).map_err(ServeError::Trace)?;
         }
         let threads = Threads::start(&self.shared)?;
         let control = || Control::new(&self.shared, threads.inboxes());

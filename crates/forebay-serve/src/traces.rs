@@ -60,6 +60,9 @@ pub(crate) struct Last {
     pub(crate) outcome: Result<TraceStats, String>,
 }
 
+/// The exports of a server.
+type Exports = Vec<Arc<Export>>;
+
 /// Where the files of a trace are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -96,27 +99,34 @@ impl Traces {
         self.directory.as_deref()
     }
 
-    /// Begins a trace of these exports in the next directory.
+    /// Begins a trace of all exports in the next directory. `exports` is called once no other trace
+    /// can begin, so an export that is added meanwhile is either in its list or added to the trace.
     ///
     /// # Errors
     /// Returns the reason if the server has no directory, if a trace runs already, or if the
     /// directory cannot be created.
-    pub(crate) fn switch_on(&self, exports: &[Arc<Export>]) -> Result<(), String> {
+    pub(crate) fn switch_on(&self, exports: impl FnOnce() -> Exports) -> Result<(), String> {
         let parent = self.directory.as_ref().ok_or(NO_DIRECTORY)?;
         let mut state = self.free_state()?;
         let trace = Trace::create_next(parent).map_err(|error| error.to_string())?;
-        self.inner.begin(exports, &mut state, trace)
+        self.inner.begin(&exports(), &mut state, trace)
     }
 
-    /// Begins a trace of these exports whose files a client writes. The client has the other end of
-    /// this socket.
+    /// Begins a trace of all exports whose files a client writes. The client has the other end of
+    /// this socket. `exports` is called as by [`switch_on`](Self::switch_on).
     ///
     /// # Errors
     /// Returns the reason if a trace runs already, or if the descriptor is no socket.
-    pub(crate) fn send(&self, exports: &[Arc<Export>], socket: OwnedFd) -> Result<(), String> {
-        let mut state = self.free_state()?;
+    pub(crate) fn send(
+        &self,
+        exports: impl FnOnce() -> Exports,
+        socket: OwnedFd,
+    ) -> Result<(), String> {
+        drop(self.free_state()?);
+        // Without the lock: a client that does not read holds up only its own request.
         let trace = Trace::send(UnixStream::from(socket)).map_err(|error| error.to_string())?;
-        self.inner.begin(exports, &mut state, trace)
+        let mut state = self.free_state()?;
+        self.inner.begin(&exports(), &mut state, trace)
     }
 
     /// Ends the trace, and waits until its files are complete. Returns its outcome. `None`: no
@@ -166,7 +176,7 @@ impl Traces {
     fn free_state(&self) -> Result<MutexGuard<'_, State>, String> {
         let state = self.state();
         match state.running.as_ref().map(|trace| Place::of(trace)) {
-            _ if state.is_over => Err("the server ends".to_owned()),
+            _ if state.is_over => Err("the server is shutting down".to_owned()),
             None => Ok(state),
             Some(Place::Client) => Err("another client records a trace: wait for its end, or end \
                                         it with `forebay ctl SOCKET trace off`"

@@ -83,7 +83,7 @@ fn trace(server: &Managed, on: Option<bool>) -> Result<Value, String> {
     let shared = &server.shared;
     match on {
         None => {}
-        Some(true) => shared.traces.switch_on(&shared.exports.all())?,
+        Some(true) => shared.traces.switch_on(|| shared.exports.all())?,
         Some(false) => drop(shared.traces.switch_off().ok_or("no trace runs")?),
     }
     Ok(json!({ "trace": describe_trace(server) }))
@@ -97,7 +97,7 @@ fn record(server: &Managed, descriptors: Vec<OwnedFd>) -> Result<Value, String> 
         let why = "expected one descriptor with the request: a socket for the files of the trace";
         return Err(why.to_owned());
     };
-    shared.traces.send(&shared.exports.all(), socket)?;
+    shared.traces.send(|| shared.exports.all(), socket)?;
     Ok(json!({ "trace": describe_trace(server) }))
 }
 

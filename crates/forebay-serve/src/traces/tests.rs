@@ -30,12 +30,12 @@ fn each_trace_has_a_directory_and_none_is_replaced() {
     let traces = &shared.traces;
     assert!(matches!(traces.describe(), Some(TraceState::Off)));
     for nth in 1..=2 {
-        traces.switch_on(&shared.exports.all()).expect("none runs");
+        traces.switch_on(|| shared.exports.all()).expect("none runs");
         write(&shared);
         let dir = folder.path().join("new/t").join(nth.to_string());
         let place = Place::Directory(dir.clone());
         assert!(matches!(traces.describe(), Some(TraceState::On(it, _)) if it == place));
-        let error = traces.switch_on(&shared.exports.all()).expect_err("one runs");
+        let error = traces.switch_on(|| shared.exports.all()).expect_err("one runs");
         let expected = format!(
             "a trace to {} runs already: end it with `forebay ctl SOCKET trace off`",
             dir.display()
@@ -47,7 +47,8 @@ fn each_trace_has_a_directory_and_none_is_replaced() {
     }
     assert!(traces.switch_off().is_none());
     traces.end();
-    assert_eq!(traces.switch_on(&shared.exports.all()).expect_err("it ends"), "the server ends");
+    let error = traces.switch_on(|| shared.exports.all()).expect_err("shutdown");
+    assert_eq!(error, "the server is shutting down");
 }
 
 fn stats(records: u64) -> TraceStats {
@@ -63,9 +64,9 @@ fn client_that_leaves_ends_its_trace_and_another_may_begin() {
     let traces = &shared.traces;
     assert!(traces.describe().is_none());
     let (ours, theirs) = UnixStream::pair().expect("sockets");
-    traces.send(&shared.exports.all(), ours.into()).expect("none runs");
+    traces.send(|| shared.exports.all(), ours.into()).expect("none runs");
     let (other, _theirs) = UnixStream::pair().expect("sockets");
-    let error = traces.send(&shared.exports.all(), other.into()).expect_err("one runs");
+    let error = traces.send(|| shared.exports.all(), other.into()).expect_err("one runs");
     assert!(error.starts_with("another client records a trace: wait for its end, or"), "{error}");
     write(&shared);
     drop(theirs);
@@ -74,7 +75,7 @@ fn client_that_leaves_ends_its_trace_and_another_may_begin() {
     let expected = "cannot send the trace to its receiver: it has closed the socket";
     assert_eq!((last.place, last.outcome), (Place::Client, Err(expected.to_owned())));
     let (ours, _theirs) = UnixStream::pair().expect("sockets");
-    traces.send(&shared.exports.all(), ours.into()).expect("the first has ended");
+    traces.send(|| shared.exports.all(), ours.into()).expect("the first has ended");
     traces.end();
 }
 

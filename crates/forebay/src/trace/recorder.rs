@@ -103,9 +103,10 @@ impl Recording {
         let mut disks = Vec::new();
         let ended = self.record(output, &mut disks);
         disks.iter().for_each(OpenDisk::refuse);
-        let mut state = self.lock();
-        let TraceStats { records, lost } = state.stats;
+        // Without the lock: a subscriber may call the trace.
+        let TraceStats { records, lost } = self.stats();
         events::trace_ended(records, lost, ended.as_ref().err());
+        let mut state = self.lock();
         // Disks that were added meanwhile have no reader.
         state.new_disks.drain(..).for_each(|disk| disk.rings.close());
         (state.is_over, state.has_ended, state.error) = (true, true, ended.err());
