@@ -14,7 +14,7 @@ static SOCKET: Mutex<Option<Insight>> = Mutex::new(None);
 
 /// Listens at path, a unix socket at which the command "forebay top PATH" shows all disks of this
 /// process while it runs. Its directory must be closed to other users. A thread of the library
-/// answers, and sleeps while nothing is asked. Another call replaces the socket. NULL ends it.
+/// answers, and sleeps between requests. Another call replaces the socket. NULL closes it.
 ///
 /// Returns 0, or a negative errno: -ENOENT if the directory is missing, -EPERM if it is open to
 /// other users, -EADDRINUSE if another process listens there, -EEXIST if the path is no socket,

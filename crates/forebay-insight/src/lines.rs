@@ -42,7 +42,7 @@ impl Lines {
     /// users may not reach.
     pub fn receive(&mut self, bytes: &[u8], what: &str) -> Line {
         if let Some(uid) = self.refused {
-            let error = format!("user {uid} may not control {what}: only its own user and root");
+            let error = format!("user {uid} may not access {what}: only its own user and root may");
             return Line::Refused(reply(&json!({ "error": error })));
         }
         self.received.extend_from_slice(bytes);
@@ -93,8 +93,8 @@ mod tests {
         let Line::Refused(reply) = of(Some(7)).receive(b"{}\n", "this server") else {
             panic!("refused")
         };
-        let expected = "{\"error\":\"user 7 may not control this server: only its own user and \
-                        root\"}\n";
+        let expected = "{\"error\":\"user 7 may not access this server: only its own user and \
+                        root may\"}\n";
         assert_eq!(String::from_utf8(reply).unwrap(), expected);
         for end in ["", "\n"] {
             let long = "x".repeat(MAX_LINE_BYTES + 1) + end;

@@ -129,7 +129,7 @@ fn command(line: &[u8]) -> Result<(), String> {
     }
     match fields.get("command") {
         Some(Value::String(command)) if command == "stats" => Ok(()),
-        Some(other) => Err(format!("command {other}: this is no server of exports: {expected}")),
+        Some(other) => Err(format!("command {other}: this process is not a server: {expected}")),
         None => Err(format!("the field \"command\" is missing: {expected}")),
     }
 }

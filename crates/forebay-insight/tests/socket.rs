@@ -110,7 +110,7 @@ fn malformed_requests_are_answered_and_the_connection_stays() {
         ("{}", format!("the field \"command\" is missing: {expected}")),
         (
             r#"{"command":"drain"}"#,
-            format!("command \"drain\": this is no server of exports: {expected}"),
+            format!("command \"drain\": this process is not a server: {expected}"),
         ),
         (r#"{"command":"stats","x":1}"#, format!("there is no field \"x\": {expected}")),
     ] {

@@ -105,7 +105,7 @@ enum Command {
     /// Show whether a trace runs, begin the next one in the directory of serve --trace, or end it.
     /// It records all exports, also those that are added later
     Trace {
-        /// on or off
+        /// on: begin the next trace; off: end it [default: show the state]
         #[arg(value_name = "on|off")]
         switch: Option<Switch>,
     },

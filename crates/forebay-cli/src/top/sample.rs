@@ -70,7 +70,7 @@ pub(super) struct StageSample {
     pub(super) stage: String,
     pub(super) per_second: f64,
     pub(super) mean_ns: f64,
-    /// At most an eighth above the exact value, for exports at most twice that.
+    /// At most an eighth above the exact value; for stages of exports, at most twice that value.
     pub(super) p50_ns: u64,
     pub(super) p99_ns: u64,
 }

@@ -35,7 +35,7 @@ impl Source {
     /// Fails if the process has ended, or another one answers now.
     pub(super) fn next(&mut self) -> Result<Sample, Failure> {
         std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
-        // Late answers are not made up for.
+        // A late answer delays all later ones: the next interval begins now.
         self.next = Instant::now() + self.interval;
         let ended = || {
             let pid = self.before.process.pid;

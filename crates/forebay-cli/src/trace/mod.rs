@@ -82,7 +82,7 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
         Failure::Run(match (error.kind(), numbers.last()) {
             (std::io::ErrorKind::NotFound, Some(last)) => {
                 format!(
-                    "{path}: it holds one directory for each trace: name one, such as {path}/{last}"
+                    "{path}: traces are in numbered directories: name one, such as {path}/{last}"
                 )
             }
             (std::io::ErrorKind::NotFound, None) => {

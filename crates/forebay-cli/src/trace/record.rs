@@ -101,7 +101,9 @@ fn failed(server: &Path, dir: &Path, error: &io::Error) -> Failure {
     let (server, dir) = (server.display(), dir.display());
     let why = match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-            format!("{server}: the server has ended without the end of the trace")
+            format!(
+                "{server}: the server exited, or ended the trace with an error that its log has"
+            )
         }
         _ => error.to_string(),
     };
@@ -119,7 +121,7 @@ fn summary(dir: &Path, totals: Totals) -> Result<String, Failure> {
     text.push('\n');
     let disks = match directory::find(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(text + "No disk had any I/O meanwhile.\n");
+            return Ok(text + "No disk did any I/O while the trace ran.\n");
         }
         found => found.map_err(|error| Failure::Run(format!("{dir_text}: {error}")))?,
     };

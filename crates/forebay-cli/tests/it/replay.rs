@@ -136,7 +136,7 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     check("--readonly --name=a --read_iolog=log", "leave its writes out with --replay_skip=write");
     check("--name=a --read_iolog=log --replay_skip=write", "the log has no I/O to replay");
     check("--name=a --read_iolog=.", "a trace has no names of files; name the disk with ");
-    check("--name=a --read_iolog=disks", "'ram:1M' is no file");
+    check("--name=a --read_iolog=disks", "'ram:1M' is not a file");
     check("--name=a --filename=ram:1M --replay_scale=2", "--replay_* options need --read_iolog");
     check("--name=a --read_iolog=trims", "trims beside other I/Os, which one job cannot replay");
     let small = "--name=a --read_iolog=log --replay_redirect=ram:1k";
@@ -150,7 +150,7 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     check(onto_disk, "a job uses this file");
     assert_eq!(std::fs::read(folder.path().join("disk")).expect("it is there"), [7; 8192]);
     let device = "--name=a --filename=ram:1M --rw=read --write_iolog=/dev/null";
-    check(device, "it is no regular file");
+    check(device, "it is not a regular file");
     check("--name=a --read_iolog=log --replay_align=3k", "3072 is not a power of two");
     let compared = "--compare=plug=none --name=a --read_iolog=log";
     check(compared, "replays are not compared");

@@ -68,8 +68,8 @@ pub enum Mismatch {
     },
     /// The block has another checksum.
     #[error(
-        "verify: block with another checksum at offset {offset}: expected {expected}, found \
-         {found}; check verify"
+        "verify: the block at offset {offset} has a checksum of type {found}, expected {expected}; \
+         use the verify option of the run that wrote it"
     )]
     Checksum {
         /// The offset of the block.

@@ -182,7 +182,8 @@ fn mismatches_name_offset_expected_and_found() {
     check_mismatch(
         &other,
         0,
-        "verify: block with another checksum at offset 0: expected crc32c, found md5",
+        "verify: the block at offset 0 has a checksum of type md5, expected crc32c; use the \
+         verify option of the run that wrote it",
     );
     let mut later = block(512, 0);
     later[2] = 0x81;

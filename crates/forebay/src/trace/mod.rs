@@ -78,8 +78,9 @@ struct Added {
 impl Trace {
     /// Creates a trace without disks. The directory is created if it does not exist.
     ///
-    /// # Errors Fails if the directory has a file `devices` or `NAME.blktrace.N`, or cannot be
-    /// written, or if the thread cannot be started.
+    /// # Errors
+    /// Fails if the directory has a file `devices` or `NAME.blktrace.N`, or cannot be written, or
+    /// if the thread cannot be started.
     pub fn create(dir: impl AsRef<Path>) -> io::Result<Trace> {
         let dir = dir.as_ref().to_owned();
         directory::create(&dir)?;

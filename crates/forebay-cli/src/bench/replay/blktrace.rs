@@ -53,7 +53,7 @@ pub(super) fn read(path: &Path) -> Result<Recording, String> {
     }
     if files.nr_missing() > 0 {
         output::stderr(&format!(
-            "forebay: {}: {} records are missing in the trace, and their I/Os are not replayed\n",
+            "forebay: {}: {} records are missing from the trace: their I/Os are not replayed\n",
             path.display(),
             files.nr_missing()
         ));

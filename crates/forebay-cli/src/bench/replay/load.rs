@@ -69,7 +69,7 @@ fn check_names(job: &Job) -> Result<(), Failure> {
     match names.iter().find(is_driver).filter(|_| names.len() > 1) {
         None => Ok(()),
         Some(name) => Err(Failure::Usage(format!(
-            "the log has several disks, and '{name}' is no file; replay all on one disk with \
+            "the log has several disks, and '{name}' is not a file; replay all on one disk with \
              --replay_redirect"
         ))),
     }

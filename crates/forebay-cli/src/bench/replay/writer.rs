@@ -93,7 +93,7 @@ fn open(path: &str, used: &[PathBuf]) -> Result<File, JobError> {
     let file = file.map_err(failed)?;
     let facts = file.metadata().map_err(failed)?;
     if !facts.is_file() {
-        return Err(refused(path, "it is no regular file; choose another path"));
+        return Err(refused(path, "it is not a regular file; choose another path"));
     }
     let is_log = |used: &PathBuf| {
         let used = used.metadata();

@@ -1,8 +1,8 @@
 //! Work between two submissions: periodic syncs, and waiting until the next I/O is due.
 //!
 //! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`,
-//! `serialize_overlap`. As in fio, a clone that waits for its time has nothing in flight. The I/O
-//! loops check one flag, and only jobs with one of these options record their submissions.
+//! `serialize_overlap`. As in fio, a clone that waits has nothing in flight, except in a replay.
+//! The I/O loops check one flag, and only jobs with one of these options record their submissions.
 //!
 //! A replay keeps to its [`Schedule`]. It waits with I/Os in flight and reaps them meanwhile, as
 //! fio does, and it spins shortly before an I/O is due, since a sleep ends about 60 us too late.

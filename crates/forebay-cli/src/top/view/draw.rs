@@ -129,7 +129,7 @@ fn draw_table(frame: &mut Frame<'_>, app: &App, area: Rect) {
     match app.tab {
         Tab::Disks => rows(frame, app, area, &DISKS, &sample.disks, "no disk is open"),
         Tab::Exports => {
-            let none = "no exports: the process is no server";
+            let none = "no exports: this process is not a server";
             rows(frame, app, area, &EXPORTS, &sample.exports, none);
         }
         Tab::Owners => {

@@ -124,7 +124,7 @@ fn confined_server_writes_traces_to_its_directory() {
     let queued = |dir: &str| report(&folder, dir)[0]["queued"].clone();
     assert_eq!((queued("t/1"), queued("t/2")), (20.into(), 30.into()));
     let text = stderr(&run(&folder, "trace report t"));
-    let expected = "forebay: t: it holds one directory for each trace: name one, such as t/2\n";
+    let expected = "forebay: t: traces are in numbered directories: name one, such as t/2\n";
     assert_eq!(text, expected);
     let Some(text) = checked_by_blktrace(&dir, test, "ram-1M") else { return };
     let nr = |letter: &str| {
@@ -220,8 +220,8 @@ fn dead_recorder_ends_its_trace_and_the_end_of_the_server_ends_another() {
     }
     server.kill();
     let (code, _, errors) = recording.end();
-    let expected = "forebay: run/control: the server has ended without the end of the trace; the \
-                    records until then are in killed\n";
+    let expected = "forebay: run/control: the server exited, or ended the trace with an error that \
+                    its log has; the records until then are in killed\n";
     assert_eq!((code, errors.as_str()), (Some(1), expected));
     assert_eq!(report(&folder, "killed")[0]["queued"], 3);
 }
