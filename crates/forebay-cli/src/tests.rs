@@ -6,6 +6,9 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 
+/// A device that is added.
+const ADD_DEVICE: &str = "ctl s add a x --vhost-user-blk unix:s";
+
 /// The command, its option, arguments, and the same arguments with the option. `DIR` is a directory
 /// with job files, `LISTENER` the number of a socket.
 const EFFECTS: &[(&str, &str, &str, &str)] = &[
@@ -40,6 +43,16 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("ctl add", "read_only", "ctl s add a ram:1M", "ctl s add a ram:1M --read-only"),
     ("ctl add", "limits", "ctl s add a ram:1M", "ctl s add a ram:1M --limits iops=5"),
     ("ctl add", "priority", "ctl s add a ram:1M", "ctl s add a ram:1M --priority idle"),
+    (
+        "ctl add",
+        "vhost_user_blk",
+        "ctl s add a ram:1M",
+        "ctl s add a ram:1M --vhost-user-blk unix:s",
+    ),
+    ("ctl add", "num_queues", ADD_DEVICE, "ctl s add a x --vhost-user-blk unix:s --num-queues 63"),
+    ("ctl add", "queue_size", ADD_DEVICE, "ctl s add a x --vhost-user-blk unix:s --queue-size 64"),
+    ("ctl add", "block_size", ADD_DEVICE, "ctl s add a x --vhost-user-blk unix:s --block-size 512"),
+    ("ctl add", "serial", ADD_DEVICE, "ctl s add a x --vhost-user-blk unix:s --serial n"),
     ("ctl add", "by_path", "ctl s add a x.img", "ctl s add a x.img --by-path"),
     ("ctl remove", "export", "ctl s remove a", "ctl s remove b"),
     ("ctl remove", "force", "ctl s remove a", "ctl s remove a --force"),

@@ -28,6 +28,7 @@ pub enum StaleError {
 pub struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
+    is_kept: bool,
 }
 
 impl SocketFile {
@@ -36,14 +37,22 @@ impl SocketFile {
     /// # Errors
     /// Fails if the file has gone.
     pub fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), identity: identity(&fs::symlink_metadata(path)?) })
+        let identity = identity(&fs::symlink_metadata(path)?);
+        Ok(SocketFile { path: path.to_owned(), identity, is_kept: false })
+    }
+}
+
+impl SocketFile {
+    /// Leaves the file in place: another process listens there.
+    pub fn keep(mut self) {
+        self.is_kept = true;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let unchanged = |found: &fs::Metadata| identity(found) == self.identity;
-        if fs::symlink_metadata(&self.path).as_ref().is_ok_and(unchanged) {
+        if !self.is_kept && fs::symlink_metadata(&self.path).as_ref().is_ok_and(unchanged) {
             // If it cannot be removed, the next server finds it, and that no server listens there.
             let _ = fs::remove_file(&self.path);
         }

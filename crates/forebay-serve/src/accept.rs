@@ -7,6 +7,7 @@ use crate::metrics::ConnectionRefusal;
 use crate::observer::Observer;
 use crate::shared::Shared;
 use crate::threads::Threads;
+use crate::vhost_user::DeviceThreads;
 use forebay::now_ns;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -22,13 +23,13 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// Hands connections to workers and to devices until `stop` is readable, until a drain or the end
 /// of the last client ends the server, or until a thread has panicked; joining that thread returns
-/// the panic. `of_devices` has the listener of each device.
+/// the panic.
 ///
 /// # Errors
 /// Returns an error if a socket fails.
 pub(crate) fn accept_until(
     stop: BorrowedFd<'_>,
-    (listeners, of_devices): (&[Listener], &[Listener]),
+    listeners: &[Listener],
     threads: &Threads,
     shared: &Shared,
     observer: &mut dyn Observer,
@@ -48,8 +49,10 @@ pub(crate) fn accept_until(
         let mut polled: Vec<_> =
             ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::IN)).collect();
         let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { interval };
+        // They change while exports are added and removed.
+        let devices = threads.devices().listening();
         if !is_exhausted && !is_draining {
-            let all = listeners.iter().chain(of_devices);
+            let all = listeners.iter().chain(devices.iter().map(|device| device.listener()));
             polled.extend(all.map(|l| PollFd::new(l, PollFlags::IN)));
         }
         match poll(&mut polled, pause.as_ref()) {
@@ -64,9 +67,12 @@ pub(crate) fn accept_until(
             continue;
         }
         // A socket that another process has shut down is always ready and never has a connection.
-        if polled[ends.len()..].iter().any(|l| l.revents().contains(PollFlags::HUP)) {
-            let why = io::Error::other("another process has shut the socket down");
-            return Err(system("cannot accept connections")(why));
+        for (nr, polled) in polled[ends.len()..].iter().enumerate() {
+            if polled.revents().contains(PollFlags::HUP) {
+                let why = io::Error::other("another process has shut the socket down");
+                let device = nr.checked_sub(listeners.len()).map(|nr| &*devices[nr]);
+                failed(why, device)?;
+            }
         }
         is_exhausted = false;
         if is_draining {
@@ -74,12 +80,25 @@ pub(crate) fn accept_until(
         }
         for listener in listeners {
             let push = |fd, peer| threads.push(fd, peer);
-            is_exhausted |= accept_from(listener, shared, push)?;
+            let accepted = accept_from(listener, shared, push);
+            is_exhausted |= accepted.or_else(|error| failed(error, None))?;
         }
-        for (nr, listener) in of_devices.iter().enumerate() {
-            let push = |fd, _| threads.push_to_device(nr, fd);
-            is_exhausted |= accept_from(listener, shared, push)?;
+        for device in &devices {
+            let push = |fd, _| device.push(fd);
+            let accepted = accept_from(device.listener(), shared, push);
+            is_exhausted |= accepted.or_else(|error| failed(error, Some(device)))?;
         }
+    }
+}
+
+/// Handles a socket that fails. Returns false: descriptors have not run out.
+///
+/// # Errors
+/// Returns an error if the server cannot go on without the socket.
+fn failed(why: io::Error, device: Option<&DeviceThreads>) -> Result<bool, ServeError> {
+    match device.is_some_and(|device| device.fail_socket(&why)) {
+        true => Ok(false),
+        false => Err(system("cannot accept connections")(why)),
     }
 }
 
@@ -88,7 +107,7 @@ fn accept_from(
     listener: &Listener,
     shared: &Shared,
     mut push: impl FnMut(OwnedFd, Peer),
-) -> Result<bool, ServeError> {
+) -> io::Result<bool> {
     for _ in 0..ACCEPTS_IN_A_ROW {
         match listener.accept() {
             Ok(Some((fd, peer))) => push(fd, peer),
@@ -100,7 +119,7 @@ fn accept_from(
                 shared.log.warn(now_ns(), format_args!("cannot accept a connection: {error}"));
                 return Ok(true);
             }
-            Err(error) => return Err(system("cannot accept connections")(error)),
+            Err(error) => return Err(error),
         }
     }
     Ok(false)

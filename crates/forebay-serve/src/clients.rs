@@ -54,7 +54,7 @@ pub(crate) enum ClientAddress {
     Unix,
     /// A machine, or a network of 64 bits: one machine may use any address of that.
     Ip(IpAddr),
-    /// The front end of the device with this index.
+    /// The front end of the device with this number.
     Device(usize),
 }
 

@@ -1,7 +1,8 @@
 //! Closing: requests to end the server that come from within, and the count of its clients.
 //!
-//! The accept loop polls one eventfd for all of these. It is signalled when a drain begins, and,
-//! while the end depends on them, whenever a connection has ended.
+//! The accept loop polls one eventfd for all of these. It is signalled when a drain begins, when
+//! the sockets of devices have changed, and, while the end depends on them, whenever a connection
+//! has ended.
 
 use forebay_vhost_user::signal;
 use rustix::event::{EventfdFlags, eventfd};
@@ -80,6 +81,11 @@ impl Closing {
         if self.exit_last || self.how() != Drain::No {
             signal(&self.event);
         }
+    }
+
+    /// Records that the accept loop has other sockets to poll.
+    pub(crate) fn note_sockets(&self) {
+        signal(&self.event);
     }
 
     /// Returns whether the server must end now, with this many connections.

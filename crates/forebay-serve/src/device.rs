@@ -8,14 +8,25 @@ use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
 use forebay_front::blk::SECTOR;
 use forebay_vhost_user::{Capabilities, Config, MAX_RANGES, Shape, WriteCache};
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Number of the next device of this process.
+static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A device of an export.
 #[derive(Debug)]
 pub(crate) struct Device {
+    /// A number that no other device of this server has had.
+    pub(crate) number: usize,
+    /// Whether it was added while the server runs.
+    pub(crate) was_added: bool,
+    /// The socket where its front ends connect.
+    pub(crate) listener: Listener,
     /// Index of the export.
     pub(crate) export: usize,
     pub(crate) config: Config,
@@ -39,7 +50,7 @@ impl Device {
         options: DeviceOptions,
         (export, size_bytes): (&Export, u64),
         register_memory: bool,
-    ) -> Result<(Device, Listener), ServeError> {
+    ) -> Result<Device, ServeError> {
         let refused = |why: String| ServeError::Device { spec: export.spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
         let nr_bios = export.disk.info().policy.nr_bios;
@@ -69,7 +80,10 @@ impl Device {
         let config = Config::new(&limits, size_bytes, capabilities, shape);
         let block_bytes = limits.logical_block_size;
         let listener = listener(options.socket)?;
-        let device = Device {
+        Ok(Device {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            was_added: false,
+            listener,
             export: options.export,
             config,
             block_bytes,
@@ -77,8 +91,63 @@ impl Device {
             serial,
             refusal: Arc::default(),
             submitter: Arc::default(),
-        };
-        Ok((device, listener))
+        })
+    }
+
+    /// Returns the spec by which programs on this machine open the disk.
+    pub(crate) fn spec(&self) -> String {
+        format!("vhost-user:{}", self.path())
+    }
+
+    /// Makes the socket refuse connections, unless a service manager has passed it: then the
+    /// manager uses it again.
+    pub(crate) fn refuse_connections(&self) {
+        if self.was_added || self.listener.file().is_some() {
+            // It listens, so this does not fail.
+            let _ = shutdown(&self.listener, Shutdown::Both);
+        }
+    }
+
+    /// Returns the path of the socket.
+    pub(crate) fn path(&self) -> String {
+        match self.listener.address() {
+            Address::Unix(path) => path.display().to_string(),
+            address => address.to_string(),
+        }
+    }
+}
+
+/// The devices of a server, which may be added and removed while it runs.
+#[derive(Debug)]
+pub(crate) struct DeviceList(Mutex<Vec<Arc<Device>>>);
+
+impl DeviceList {
+    pub(crate) fn new(devices: Vec<Device>) -> DeviceList {
+        DeviceList(Mutex::new(devices.into_iter().map(Arc::new).collect()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Device>>> {
+        // Each change under this lock is complete even if a panic follows.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns all devices.
+    pub(crate) fn all(&self) -> Vec<Arc<Device>> {
+        self.lock().clone()
+    }
+
+    /// Returns the devices of the export with this index.
+    pub(crate) fn of_export(&self, export: usize) -> Vec<Arc<Device>> {
+        self.lock().iter().filter(|device| device.export == export).cloned().collect()
+    }
+
+    pub(crate) fn add(&self, device: &Arc<Device>) {
+        self.lock().push(Arc::clone(device));
+    }
+
+    /// Removes the devices of the export with this index.
+    pub(crate) fn remove(&self, export: usize) {
+        self.lock().retain(|device| device.export != export);
     }
 }
 
@@ -92,14 +161,6 @@ pub(crate) fn unseen_end(size_bytes: u64) -> Option<String> {
              not a whole sector of {SECTOR} bytes: extend the disk to whole sectors"
         )
     })
-}
-
-/// Returns the spec by which programs on this machine open the disk of a device.
-pub(crate) fn spec_at(listener: &Listener) -> String {
-    match listener.address() {
-        Address::Unix(path) => format!("vhost-user:{}", path.display()),
-        address => format!("vhost-user:{address}"),
-    }
 }
 
 fn shape(options: &DeviceOptions) -> Result<Shape, String> {
@@ -156,6 +217,9 @@ fn listener(socket: DeviceSocket) -> Result<Listener, ServeError> {
         DeviceSocket::Path(path) => Ok(Listener::open(&Address::Unix(path))?),
         DeviceSocket::Passed(socket) => {
             let failed = passed_socket(socket.as_raw_fd());
+            if !socket_acceptconn(&socket).map_err(|errno| failed(errno.into()))? {
+                return Err(failed(io::Error::other("the socket does not listen")));
+            }
             let listener = Listener::adopt(socket).map_err(&failed)?;
             match listener.address() {
                 Address::Unix(_) => Ok(listener),

@@ -3,10 +3,11 @@
 //! Each has an index, which threads use in the place of its name. The index of a removed export is
 //! used again. An export is removed in three steps:
 //!
-//! 1. It is withdrawn: no client finds it any more, and each worker is asked to leave it.
+//! 1. It is withdrawn: no client finds it any more, and each worker and device is asked to leave
+//!    it.
 //! 2. A worker leaves it when none of its clients uses the export, and none of their I/O is in
-//!    flight. It closes its queue then.
-//! 3. When all workers have left it, its disk is flushed, and its index is free.
+//!    flight. It closes its queue then. A device leaves it when its front end has disconnected.
+//! 3. When all have left it, its disk is flushed, and its index is free.
 
 use crate::export::Export;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,8 +30,8 @@ struct State {
 #[derive(Debug)]
 struct Slot {
     export: Arc<Export>,
-    /// If it was withdrawn: the number of workers that have not left it.
-    nr_workers: Option<usize>,
+    /// If it was withdrawn: the number of workers and devices that have not left it.
+    nr_users: Option<usize>,
 }
 
 /// An export that was found by its name.
@@ -44,7 +45,7 @@ pub(crate) struct Found {
 
 impl Exports {
     pub(crate) fn new(exports: Vec<Export>) -> Exports {
-        let slot = |export| Some(Slot { export: Arc::new(export), nr_workers: None });
+        let slot = |export| Some(Slot { export: Arc::new(export), nr_users: None });
         let slots = exports.into_iter().map(slot).collect();
         let state = State { slots, is_ending: false };
         Exports { state: Mutex::new(state), changed: Condvar::new() }
@@ -75,7 +76,7 @@ impl Exports {
         let state = self.state();
         let slots = state.slots.iter().enumerate();
         let offered = slots.filter_map(|(index, slot)| {
-            let slot = slot.as_ref().filter(|slot| slot.nr_workers.is_none())?;
+            let slot = slot.as_ref().filter(|slot| slot.nr_users.is_none())?;
             Some((index, Arc::clone(&slot.export)))
         });
         offered.collect()
@@ -87,7 +88,7 @@ impl Exports {
         let mut slots = state.slots.iter().enumerate();
         slots.find_map(|(index, slot)| {
             let slot = slot.as_ref().filter(|slot| slot.export.name == name)?;
-            let (export, is_withdrawn) = (Arc::clone(&slot.export), slot.nr_workers.is_some());
+            let (export, is_withdrawn) = (Arc::clone(&slot.export), slot.nr_users.is_some());
             Some(Found { index, export, is_withdrawn })
         })
     }
@@ -108,32 +109,33 @@ impl Exports {
             state.slots.push(None);
         }
         debug_assert!(state.slots[index].is_none(), "index {index} is in use");
-        state.slots[index] = Some(Slot { export: Arc::clone(export), nr_workers: None });
+        state.slots[index] = Some(Slot { export: Arc::clone(export), nr_users: None });
         true
     }
 
-    /// Records that an export is offered no more, and that this many workers have it open.
-    pub(crate) fn withdraw(&self, index: usize, nr_workers: usize) {
+    /// Records that an export is offered no more, and that this many workers and devices use it.
+    pub(crate) fn withdraw(&self, index: usize, nr_users: usize) {
         if let Some(slot) = &mut self.state().slots[index] {
-            slot.nr_workers = Some(nr_workers);
+            slot.nr_users = Some(nr_users);
         }
     }
 
-    /// Records that a worker has left an export that was withdrawn.
+    /// Records that a worker or a device has left an export. Only the users of one that was
+    /// withdrawn are counted.
     pub(crate) fn left(&self, index: usize) {
-        if let Some(Slot { nr_workers: Some(nr), .. }) = &mut self.state().slots[index] {
+        if let Some(Slot { nr_users: Some(nr), .. }) = &mut self.state().slots[index] {
             *nr -= 1;
         }
         self.changed.notify_all();
     }
 
-    /// Waits until all workers have left a withdrawn export, or until it is removed. Returns false
-    /// if shutdown begins before that.
+    /// Waits until all workers and devices have left a withdrawn export, or until it is removed.
+    /// Returns false if shutdown begins before that.
     pub(crate) fn wait_until_unused(&self, index: usize, export: &Arc<Export>) -> bool {
         let is_used = |state: &mut State| {
             let slot = state.slots[index].as_ref();
             let slot = slot.filter(|slot| Arc::ptr_eq(&slot.export, export));
-            !state.is_ending && slot.is_some_and(|slot| slot.nr_workers != Some(0))
+            !state.is_ending && slot.is_some_and(|slot| slot.nr_users != Some(0))
         };
         let state = self.changed.wait_while(self.state(), is_used);
         !state.unwrap_or_else(PoisonError::into_inner).is_ending
@@ -150,7 +152,7 @@ impl Exports {
         !state.unwrap_or_else(PoisonError::into_inner).is_ending
     }
 
-    /// Removes an export, which no worker has open.
+    /// Removes an export, which no worker or device uses.
     pub(crate) fn remove(&self, index: usize) {
         self.state().slots[index] = None;
         self.changed.notify_all();

@@ -3,12 +3,15 @@
 //! Each step is visible to clients only when the earlier ones have succeeded: an export is offered
 //! when all workers have its queue. See [`exports`](crate::exports) for the steps of a removal.
 
-use crate::config::ExportOptions;
+use crate::config::{DeviceOptions, ExportOptions};
+use crate::device::{Device, unseen_end};
 use crate::end;
+use crate::error::ServeError;
 use crate::export::{Export, nr_hw_queues};
 use crate::exports::Found;
 use crate::metrics::{CountedExport, last_part};
 use crate::shared::Shared;
+use crate::vhost_user::Devices;
 use crate::worker::inbox::{NewExport, WorkerCommand, WorkerInbox};
 use forebay::{Disk, OpenError, Spec, now_ns};
 use forebay_insight::stats::Process;
@@ -33,14 +36,19 @@ const REMOTE: [&str; 3] = ["nbd", "rbd", "vhost-user"];
 pub(crate) struct Managed {
     pub(crate) shared: Arc<Shared>,
     workers: Vec<Arc<WorkerInbox>>,
+    devices: Arc<Devices>,
     /// For answers at the control socket.
     pub(crate) process: Process,
 }
 
 impl Managed {
-    pub(crate) fn new(shared: &Arc<Shared>, workers: &[Arc<WorkerInbox>]) -> Managed {
-        let process = Process::here();
-        Managed { shared: Arc::clone(shared), workers: workers.to_vec(), process }
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        workers: &[Arc<WorkerInbox>],
+        devices: &Arc<Devices>,
+    ) -> Managed {
+        let (shared, devices) = (Arc::clone(shared), Arc::clone(devices));
+        Managed { shared, workers: workers.to_vec(), devices, process: Process::here() }
     }
 
     /// Returns the size of an export, bytes.
@@ -52,17 +60,30 @@ impl Managed {
         info.map_or(0, |info| info.size_bytes)
     }
 
-    /// Adds an export for NBD clients. `descriptors` are of its file, if there are any.
+    /// Returns the paths of the sockets of an export's devices.
+    pub(crate) fn device_sockets(&self, export: &Arc<Export>) -> Vec<String> {
+        let found = self.shared.exports.named(&export.name);
+        let found = found.filter(|found| Arc::ptr_eq(&found.export, export));
+        let devices = found.map(|found| self.shared.devices.of_export(found.index));
+        devices.into_iter().flatten().map(|device| device.path()).collect()
+    }
+
+    /// Adds an export, for NBD clients if the server has any, and as a device. The index of the
+    /// export in `device` has no meaning. `descriptors` are of the export's file, if there are any.
     ///
-    /// # Errors Returns the reason. Nothing has changed then, unless a worker has not opened the
-    /// disk in time: the reason says that the export was added.
+    /// # Errors
+    /// Returns the reason. Nothing has changed then, unless a worker has not opened the disk in
+    /// time: the reason says that the export was added.
     pub(crate) fn add(
         &self,
         options: &ExportOptions,
+        device: Option<DeviceOptions>,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Arc<Export>, String> {
-        if self.workers.is_empty() {
-            return Err("this server has no NBD socket: start it with --nbd".to_owned());
+        if self.workers.is_empty() && device.is_none() {
+            return Err("this server has no NBD socket: add the export for a virtual machine \
+                        (--vhost-user-blk), or start the server with --nbd"
+                .to_owned());
         }
         self.check_name(&options.name)?;
         let spec = Spec::parse(&options.spec).map_err(|error| error.to_string())?;
@@ -73,12 +94,13 @@ impl Managed {
                 options.spec
             ));
         }
+        let nr_rings = device.as_ref().map_or(0, |device| device.nr_queues.into());
         let mut options = options.clone();
         if !descriptors.is_empty() {
-            let nr = self.workers.len() + OF_DISK;
+            let nr = self.workers.len() + nr_rings + OF_DISK;
             options.disk = Some(open_descriptors(&spec, &options, descriptors, nr)?);
         }
-        let nr_hw_queues = nr_hw_queues(&options, 0, self.workers.len());
+        let nr_hw_queues = nr_hw_queues(&options, nr_rings, self.workers.len());
         let (export, info) =
             Export::open(&options, nr_hw_queues).map_err(|error| error.to_string())?;
         let max = self.shared.max_block;
@@ -90,9 +112,10 @@ impl Managed {
             ));
         }
         let export = Arc::new(export);
-        self.offer(&export, info)?;
+        let device = self.offer(&export, info, device)?;
         let Export { name, spec, .. } = &*export;
-        self.shared.log.line(now_ns(), format_args!("export {name:?}: added, {spec}"));
+        let device = device.map(|device| format!(", {}", device.spec())).unwrap_or_default();
+        self.shared.log.line(now_ns(), format_args!("export {name:?}: added, {spec}{device}"));
         Ok(export)
     }
 
@@ -109,13 +132,26 @@ impl Managed {
         }
     }
 
-    /// Opens the queues of an export, and offers it.
-    fn offer(&self, export: &Arc<Export>, info: ExportInfo) -> Result<(), String> {
+    /// Opens the queues of an export, and offers it. Returns its device.
+    fn offer(
+        &self,
+        export: &Arc<Export>,
+        info: ExportInfo,
+        device: Option<DeviceOptions>,
+    ) -> Result<Option<Arc<Device>>, String> {
+        let size_bytes = info.size_bytes;
         let Shared { exports, sizes, counters, status, limits, traces, .. } = &*self.shared;
         let turn = sizes.begin();
         // Another thread may have added one meanwhile.
         self.check_name(&export.name)?;
         let index = exports.free_index();
+        let device = device.map(|device| {
+            let options = DeviceOptions { export: index, ..device };
+            let of_export = (&**export, size_bytes);
+            let opened = Device::open(options, of_export, self.shared.register_memory)?;
+            Ok(Arc::new(Device { was_added: true, ..opened }))
+        });
+        let device = device.transpose().map_err(|error: ServeError| error.to_string())?;
         status
             .start(index, export, limits.connections)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -147,7 +183,14 @@ impl Managed {
         for worker in &self.workers {
             worker.push(WorkerCommand::Add(new.clone()));
         }
+        let started = device.as_ref().map_or(Ok(()), |device| self.start(device));
         drop((new, turn));
+        if let Err(why) = started {
+            // No front end has used it.
+            let found = Found { index, export: Arc::clone(export), is_withdrawn: false };
+            let _ = self.remove(&found, true);
+            return Err(why);
+        }
         let until = Instant::now() + OPENED;
         for _ in &self.workers {
             let left = until.saturating_duration_since(Instant::now());
@@ -159,7 +202,22 @@ impl Managed {
                 )
             })?;
         }
-        Ok(())
+        Ok(device)
+    }
+
+    /// Starts a device whose export is offered. Its front ends wait until its rings are ready.
+    fn start(&self, device: &Arc<Device>) -> Result<(), String> {
+        if let Some(line) = unseen_end(self.shared.sizes.infos()[device.export].size_bytes) {
+            self.shared.log.warn(now_ns(), format_args!("{}: {line}", device.spec()));
+        }
+        self.shared.devices.add(device);
+        let started = self.devices.start(device).map_err(|error| error.to_string());
+        if started.is_err() {
+            self.shared.devices.remove(device.export);
+            self.shared.sizes.remove_rings(device.export);
+        }
+        self.shared.closing.note_sockets();
+        started.map(drop)
     }
 
     /// Removes an export when its clients have left, or ends them with `force`. Its disk is flushed
@@ -171,12 +229,6 @@ impl Managed {
     pub(crate) fn remove(&self, found: &Found, force: bool) -> Result<(), String> {
         let Found { index, export, .. } = found;
         let (index, name) = (*index, &export.name);
-        if self.shared.devices.iter().any(|device| device.export == index) {
-            return Err(format!(
-                "the export {name:?} is the disk of a virtual machine (--vhost-user-blk): stop the \
-                 server to remove it"
-            ));
-        }
         let is_first = self.withdraw(index, export)?;
         if force {
             // I/O in flight must not wait for a limit.
@@ -184,23 +236,27 @@ impl Managed {
             for worker in &self.workers {
                 worker.push(WorkerCommand::EndClients { index });
             }
+            self.devices.end_clients(index);
         }
         let exports = &self.shared.exports;
         if !is_first {
             return match exports.wait_until_removed(index, export) {
                 true => Ok(()),
                 false => Err(format!(
-                    "export {:?} was not added: the server is shutting down",
+                    "export {:?} was not removed: the server is shutting down",
                     export.name
                 )),
             };
         }
         if !exports.wait_until_unused(index, export) {
             return Err(format!(
-                "export {:?} was not added: the server is shutting down",
+                "export {:?} was not removed: the server is shutting down",
                 export.name
             ));
         }
+        self.devices.remove(index);
+        self.shared.devices.remove(index);
+        self.shared.sizes.remove_rings(index);
         let flushed = if export.can.read_only { Ok(None) } else { end::flush(export) };
         self.shared.counters.remove_export(index);
         self.shared.status.end(index);
@@ -236,7 +292,9 @@ impl Managed {
         infos[index].withdraw();
         let infos: Arc<[ExportInfo]> = infos.into();
         sizes.set_for_new_threads(Arc::clone(&infos));
-        exports.withdraw(index, self.workers.len());
+        exports.withdraw(index, self.workers.len() + self.devices.nr_of_export(index));
+        self.devices.withdraw(index);
+        self.shared.closing.note_sockets();
         for worker in &self.workers {
             let infos = Arc::clone(&infos);
             worker.push(WorkerCommand::Withdraw { index, infos });

@@ -84,7 +84,7 @@ pub(crate) fn reread(shared: &Shared, only: Option<usize>) -> Result<(), ServeEr
 
 /// Returns whether an export has a device.
 fn has_device(shared: &Shared, export: usize) -> bool {
-    shared.devices.iter().any(|device| device.export == export)
+    !shared.devices.of_export(export).is_empty()
 }
 
 /// Performs steps 1 to 4 for an export.
@@ -103,8 +103,8 @@ fn reread_one(shared: &Shared, export: usize, opened: &Export) -> Result<Found, 
              end: restore the former size, or restart the server to serve the new one"
         )));
     }
-    let of_export = shared.devices.iter().filter(|device| device.export == export);
-    let blocks = of_export.map(|device| device.block_bytes).chain([info.block_size.min]);
+    let devices = shared.devices.of_export(export);
+    let blocks = devices.iter().map(|device| device.block_bytes).chain([info.block_size.min]);
     let block = blocks.max().expect("at least one");
     let why_not =
         |why: String| refused(format!("refused to grow from {from} to {to} bytes: {why}"));
@@ -126,7 +126,7 @@ fn reread_one(shared: &Shared, export: usize, opened: &Export) -> Result<Found, 
 /// Performs step 5 for an export.
 fn notify(shared: &Shared, export: usize, log: &dyn Fn(&dyn fmt::Display)) {
     let size_bytes = shared.sizes.infos()[export].size_bytes;
-    for device in shared.devices.iter().filter(|device| device.export == export) {
+    for device in shared.devices.of_export(export) {
         let why = match device.config.resize(size_bytes) {
             Notified::Sent | Notified::NoFrontEnd => continue,
             Notified::NoChannel => "it has not set up a backend channel (BACKEND_REQ)",

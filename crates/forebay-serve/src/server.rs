@@ -5,7 +5,7 @@ use crate::block_status::BlockStatusThreads;
 use crate::closing::Closing;
 use crate::config::{DeviceOptions, ExportOptions, Limits, Options};
 use crate::control::Control;
-use crate::device::{self, Device};
+use crate::device::{self, Device, DeviceList};
 use crate::end::{self, END};
 use crate::error::{ServeError, passed_socket, system};
 use crate::export::{Export, nr_hw_queues};
@@ -56,8 +56,6 @@ use std::sync::Arc;
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
     listeners: Vec<Listener>,
-    /// Sockets of the devices, in their order.
-    device_listeners: Vec<Listener>,
     metrics: Option<Endpoint>,
     control: Option<Listener>,
     /// Directories whose files may be added.
@@ -124,7 +122,7 @@ impl Server {
             Device::open(device, export, options.register_memory)
         };
         let devices = options.devices.into_iter().map(device);
-        let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;
+        let devices = DeviceList::new(devices.collect::<Result<_, _>>()?);
         let named = options.exports.iter().zip(&exports).map(name_and_spec);
         let labels = labels(&named.collect::<Vec<_>>());
         let counted = exports.iter().zip(labels).map(|(export, label)| CountedExport {
@@ -157,7 +155,7 @@ impl Server {
                 .map_err(system("cannot create a descriptor"))?,
         });
         let allowed = options.allowed;
-        Ok(Server { shared, listeners, device_listeners, metrics, control, allowed })
+        Ok(Server { shared, listeners, metrics, control, allowed })
     }
 
     /// Returns the disks that are served, in the order of the exports.
@@ -173,7 +171,7 @@ impl Server {
             exports.iter().map(|export| listener.uri(&export.name, is_tls)).collect::<Vec<_>>()
         };
         let nbd = self.listeners.iter().flat_map(of);
-        nbd.chain(self.device_listeners.iter().map(device::spec_at)).collect()
+        nbd.chain(self.shared.devices.all().iter().map(|device| device.spec())).collect()
     }
 
     /// Returns a handle for other threads.
@@ -184,7 +182,9 @@ impl Server {
     /// Returns the rights that the server needs from now on, beyond what it has open. Its open
     /// files are opened again, once for each queue.
     pub fn needs(&self) -> Needs {
-        let listeners = self.listeners.iter().chain(&self.device_listeners);
+        let devices = self.shared.devices.all();
+        let of_devices = devices.iter().map(|device| &device.listener);
+        let listeners = self.listeners.iter().chain(of_devices);
         let files = listeners.filter_map(Listener::file);
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let files = files.chain(self.control.as_ref().and_then(Listener::file));
@@ -223,7 +223,7 @@ impl Server {
             self.shared.log.line(now_ns(), line);
         }
         let infos = self.shared.sizes.infos();
-        for device in &self.shared.devices {
+        for device in self.shared.devices.all() {
             let ExportInfo { name, size_bytes, .. } = &infos[device.export];
             if let Some(line) = device::unseen_end(*size_bytes) {
                 self.shared.log.warn(now_ns(), format_args!("export {name:?}: {line}"));
@@ -235,7 +235,7 @@ impl Server {
             self.shared.traces.switch_on(exports).map_err(ServeError::Trace)?;
         }
         let threads = Threads::start(&self.shared)?;
-        let control = || Control::new(&self.shared, threads.inboxes());
+        let control = || Control::new(&self.shared, threads.inboxes(), threads.devices());
         let control = self.control.take().map(|socket| SmallServer::start(socket, control()));
         let control = control.transpose().map_err(system("cannot start a thread"))?;
         self.serve(threads, control, stop.as_fd(), observer)
@@ -249,13 +249,7 @@ impl Server {
         observer: &mut dyn Observer,
     ) -> Result<(), ServeError> {
         observer.ready();
-        let accepted = accept_until(
-            stop,
-            (&self.listeners, &self.device_listeners),
-            &threads,
-            &self.shared,
-            observer,
-        );
+        let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
         observer.stopping();
         let shared = &self.shared;
         // Requests in flight must not wait for a limit, and no client may set another.

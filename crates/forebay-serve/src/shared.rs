@@ -3,7 +3,7 @@
 use crate::block_status::BlockStatusThreads;
 use crate::closing::Closing;
 use crate::config::Limits;
-use crate::device::Device;
+use crate::device::DeviceList;
 use crate::exports::Exports;
 use crate::log::Log;
 use crate::metrics::Counters;
@@ -16,7 +16,7 @@ use forebay_nbd::server::TlsPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The state; only its atomics, counters, exports, sizes, traces and log change.
+/// The state; only its atomics, counters, exports, devices, sizes, traces and log change.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) exports: Exports,
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
     /// Devices for virtual machines.
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: DeviceList,
     /// Whether the memory of virtual machines is registered with io_uring.
     pub(crate) register_memory: bool,
     pub(crate) limits: Limits,

@@ -80,6 +80,11 @@ impl Sizes {
         self.state().rings.push((export, inbox));
     }
 
+    /// Removes the rings of an export, whose threads have ended.
+    pub(crate) fn remove_rings(&self, export: usize) {
+        self.state().rings.retain(|(of, _)| *of != export);
+    }
+
     /// Replaces the descriptions of the exports, for NBD clients too.
     pub(crate) fn set(&self, infos: Arc<[ExportInfo]>) {
         let mut state = self.state();

@@ -3,7 +3,7 @@
 use crate::error::{ServeError, system};
 use crate::listen::Peer;
 use crate::shared::Shared;
-use crate::vhost_user::DeviceThreads;
+use crate::vhost_user::Devices;
 use crate::worker::Worker;
 use crate::worker::inbox::WorkerInbox;
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,7 +22,7 @@ const READY: Duration = Duration::from_secs(5);
 pub(crate) struct Threads {
     inboxes: Vec<Arc<WorkerInbox>>,
     workers: Vec<JoinHandle<()>>,
-    devices: Option<DeviceThreads>,
+    devices: Arc<Devices>,
     /// Readable when a worker has panicked.
     panicked: Arc<OwnedFd>,
 }
@@ -38,14 +38,17 @@ impl Threads {
             .map_err(|error| system("cannot create a descriptor for the workers")(error.into()))?;
         let (inboxes, workers) = (Vec::new(), Vec::new());
         let panicked = Arc::new(panicked);
-        let mut threads = Threads { inboxes, workers, devices: None, panicked };
+        let devices = Arc::new(Devices::new(shared, &panicked));
+        let mut threads = Threads { inboxes, workers, devices, panicked };
         let nr_clients = shared.limits.connections;
         for (index, export) in shared.exports.offered() {
             let started = shared.status.start(index, &export, nr_clients);
             started.map_err(system("cannot start a thread"))?;
         }
-        let (devices, mut readies) = DeviceThreads::start(shared, &threads.panicked)?;
-        threads.devices = Some(devices);
+        let mut readies = Vec::new();
+        for device in shared.devices.all() {
+            readies.append(&mut threads.devices.start(&device)?);
+        }
         for number in 0..shared.nr_workers {
             let inbox = Arc::new(
                 WorkerInbox::new(Arc::clone(&threads.panicked))
@@ -113,12 +116,12 @@ impl Threads {
     /// Returns the number of connections.
     pub(crate) fn nr_connections(&self) -> usize {
         let nr: usize = self.inboxes.iter().map(|inbox| inbox.nr_conns()).sum();
-        nr + self.devices.as_ref().map_or(0, DeviceThreads::nr_connections)
+        nr + self.devices.nr_connections()
     }
 
-    /// Hands a connection to a device.
-    pub(crate) fn push_to_device(&self, device: usize, connection: OwnedFd) {
-        self.devices.as_ref().expect("started").push(device, connection);
+    /// Returns the threads of the devices.
+    pub(crate) fn devices(&self) -> &Arc<Devices> {
+        &self.devices
     }
 
     /// Waits until the workers have completed the requests in flight and ended. If the disks
@@ -129,21 +132,20 @@ impl Threads {
     pub(crate) fn end(mut self) -> Result<(), ServeError> {
         self.close();
         let died = self.workers.drain(..).filter_map(|thread| thread.join().err()).count();
-        let died = died + self.devices.take().map_or(0, DeviceThreads::end);
+        let died = died + self.devices.end();
         if died == 0 { Ok(()) } else { Err(ServeError::Panicked) }
     }
 
     fn close(&self) {
         self.inboxes.iter().for_each(|inbox| inbox.close());
-        if let Some(devices) = &self.devices {
-            devices.close();
-        }
+        self.devices.close();
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
         self.close();
+        self.devices.abandon();
     }
 }
 
@@ -151,9 +153,5 @@ impl Drop for Threads {
 impl Threads {
     pub(crate) fn inbox(&self, worker: usize) -> &Arc<WorkerInbox> {
         &self.inboxes[worker]
-    }
-
-    pub(crate) fn devices(&self) -> &DeviceThreads {
-        self.devices.as_ref().expect("started")
     }
 }

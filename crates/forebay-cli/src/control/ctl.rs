@@ -1,16 +1,12 @@
 //! `forebay ctl`: one subcommand for each request at the control socket.
 
-use super::socket::MAX_DESCRIPTORS;
+use super::add::{self, AddArgs, Passed};
 use super::{ask, limits, pairs, print};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
-use forebay::{Priority, Spec};
-use rustix::fs::OFlags;
-use serde_json::{Map, Value, json};
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use forebay_insight::socket_file;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// The end of `forebay ctl --help`.
 const EXAMPLES: &str = "\
@@ -20,6 +16,7 @@ Examples:
   forebay ctl run/control policy vm1 scheduler=mq-deadline
   truncate -s 20G vm1.img && forebay ctl run/control resize vm1
   forebay ctl run/control add vm2 vm2.img?direct=on
+  forebay ctl run/control add vm3 vm3.img --vhost-user-blk unix:vm3.sock
   forebay ctl run/control remove vm2                waits until its clients have disconnected
   forebay ctl run/control trace off                 ends the trace of serve --trace
   forebay ctl run/control drain                     the server stops after its last client
@@ -75,8 +72,9 @@ enum Command {
         #[arg(value_name = "EXPORT")]
         export: Option<String>,
     },
-    /// Add an export for NBD clients. A file is opened by this command, with your rights, and
-    /// passed to the server, even if Landlock forbids the server to open it
+    /// Add an export for NBD clients, or for a virtual machine. A file is opened by this command,
+    /// with your rights, and passed to the server, even if Landlock forbids the server to open it.
+    /// The same is true of the socket of a device
     Add(AddArgs),
     /// Remove an export when its clients have disconnected, then flush and close its disk. New
     /// clients can no longer open it
@@ -117,41 +115,27 @@ enum Switch {
     Off,
 }
 
-/// Options of `forebay ctl add`.
-#[derive(Args, Debug)]
-struct AddArgs {
-    /// Name of the export
-    #[arg(value_name = "NAME")]
-    name: String,
-    /// The disk, as in forebay serve
-    #[arg(value_name = "SPEC")]
-    spec: String,
-    /// Description, sent to clients
-    #[arg(long, value_name = "TEXT")]
-    description: Option<String>,
-    /// Refuse writes, and open the disk for reading only
-    #[arg(long)]
-    read_only: bool,
-    /// Limits, as in forebay serve: iops=500,client_bps=10m
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    limits: Option<String>,
-    /// I/O priority, as in forebay serve
-    #[arg(long, value_name = "CLASS[/LEVEL]")]
-    priority: Option<Priority>,
-    /// Let the server open the file, by its path: it must be below a directory of --allow-path
-    #[arg(long)]
-    by_path: bool,
-}
-
 /// Runs `forebay ctl`.
 pub(crate) fn main(args: &CtlArgs) -> Result<(), Failure> {
     let request = request(&args.command)?;
-    let files = match &args.command {
-        Command::Add(add) if !add.by_path => open(add)?,
-        _ => Vec::new(),
+    let passed = match &args.command {
+        Command::Add(add) => Passed::open(add)?,
+        _ => Passed::default(),
     };
-    let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    print(&ask(&args.socket, &request, &descriptors)?, args.json)
+    let reply = ask(&args.socket, &request, &passed.descriptors())?;
+    passed.keep_socket();
+    remove_sockets(&reply);
+    print(&reply, args.json)
+}
+
+/// Removes the sockets of devices that were removed with their export. The server cannot remove
+/// those that `add` has created if it is confined.
+fn remove_sockets(reply: &Value) {
+    let sockets = reply["sockets"].as_array();
+    for path in sockets.into_iter().flatten().filter_map(Value::as_str) {
+        // It fails if the server has removed it, or if another server listens there now.
+        let _ = socket_file::remove(Path::new(path));
+    }
 }
 
 /// Returns the request of a command.
@@ -165,7 +149,7 @@ fn request(command: &Command) -> Result<Value, Failure> {
         }
         Command::Resize { export: None } => json!({ "command": "resize" }),
         Command::Resize { export } => json!({ "command": "resize", "export": export }),
-        Command::Add(add) => request_to_add(add)?,
+        Command::Add(add) => add::request(add)?,
         Command::Remove { export, force } => {
             json!({ "command": "remove", "export": export, "force": force })
         }
@@ -178,51 +162,6 @@ fn request(command: &Command) -> Result<Value, Failure> {
             json!({ "command": "trace", "on": *switch == Switch::On })
         }
     })
-}
-
-fn request_to_add(add: &AddArgs) -> Result<Value, Failure> {
-    let AddArgs { name, spec, description, read_only, limits, priority, .. } = add;
-    let limits: Vec<_> = limits.iter().flat_map(|text| text.split(',')).collect();
-    let limits: Vec<_> = limits.into_iter().filter(|it| !it.is_empty()).map(Into::into).collect();
-    let mut fields = Map::new();
-    for (key, value) in [
-        ("command", "add".into()),
-        ("export", name.as_str().into()),
-        ("spec", spec.as_str().into()),
-        ("read_only", (*read_only).into()),
-        ("limits", pairs(&limits, "a limit is KEY=VALUE, such as iops=500")?.into()),
-    ] {
-        fields.insert(key.to_owned(), value);
-    }
-    if let Some(text) = description {
-        fields.insert("description".to_owned(), text.as_str().into());
-    }
-    if let Some(priority) = priority {
-        fields.insert("priority".to_owned(), format!("{priority:?}").into());
-    }
-    Ok(fields.into())
-}
-
-/// Opens the file of a disk as often as a request may have descriptors: each thread of the server
-/// needs an open file of its own, and the server closes those that are left. Empty: the disk has
-/// no file, or it is below a disk of another driver, which opens the file itself.
-fn open(add: &AddArgs) -> Result<Vec<File>, Failure> {
-    let spec = Spec::parse(&add.spec);
-    let spec = spec.map_err(|error| Failure::Usage(error.to_string()))?;
-    let takes_descriptor = matches!(spec.driver(), "file" | "aio" | "psync");
-    let Some(path) = spec.file().filter(|_| takes_descriptor) else {
-        return Ok(Vec::new());
-    };
-    let read_only = add.read_only || spec.switch("read_only") == Some(true);
-    let flags = if spec.switch("direct") == Some(true) { OFlags::DIRECT } else { OFlags::empty() };
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(!read_only).custom_flags(flags.bits() as i32);
-    let open = |_| {
-        options
-            .open(&path)
-            .map_err(|error| Failure::Run(format!("{}: cannot open it: {error}", path.display())))
-    };
-    (0..MAX_DESCRIPTORS).map(open).collect()
 }
 
 #[cfg(test)]
@@ -263,6 +202,17 @@ mod tests {
                     "limits": {"iops": "5", "bps": "1m"}, "priority": "idle/4", "description": "d",
                 }),
             ),
+            (
+                "add a-name-of-more-than-20-bytes ram:1M --vhost-user-blk unix:s --num-queues 2 \
+                 --queue-size 64 --block-size 4096",
+                json!({
+                    "command": "add", "export": "a-name-of-more-than-20-bytes", "spec": "ram:1M",
+                    "read_only": false, "limits": {}, "vhost_user_blk": {
+                        "num_queues": 2, "queue_size": 64, "block_size": 4096,
+                        "serial": "a-name-of-more-than-",
+                    },
+                }),
+            ),
             ("remove a --force", json!({"command": "remove", "export": "a", "force": true})),
             ("drain", json!({"command": "drain", "force": false})),
             ("reload-certificates", json!({"command": "reload-certificates"})),
@@ -276,26 +226,5 @@ mod tests {
         let words = ["ctl", "s", "limits", "a", "iops"];
         let command = Ctl::try_parse_from(words).expect("parsed later").args.command;
         assert!(request(&command).is_err());
-    }
-
-    #[test]
-    fn only_files_are_opened_here() {
-        let add = |spec: &str| AddArgs {
-            name: "a".to_owned(),
-            spec: spec.to_owned(),
-            description: None,
-            read_only: true,
-            limits: None,
-            priority: None,
-            by_path: false,
-        };
-        for spec in ["ram:1M", "null:1M", "fault:Cargo.toml"] {
-            assert!(open(&add(spec)).expect("no file").is_empty(), "{spec}");
-        }
-        for spec in ["Cargo.toml", "psync:Cargo.toml"] {
-            assert_eq!(open(&add(spec)).expect("a file").len(), MAX_DESCRIPTORS, "{spec}");
-        }
-        let missing = open(&add("nowhere.img")).expect_err("no file").to_string();
-        assert!(missing.starts_with("nowhere.img: cannot open it: No such file"), "{missing}");
     }
 }

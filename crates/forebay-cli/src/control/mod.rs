@@ -1,9 +1,11 @@
 //! `forebay ctl` and `forebay control`: management of a running server.
 //!
-//! - `ctl`: the subcommands of `forebay ctl`, each a request at the control socket;
+//! - `ctl`: the subcommands of `forebay ctl`, each a request at the control socket; `add`: the one
+//!   that adds an export;
 //! - this module: `forebay control`, which only has limits, and sends the same requests;
 //! - `socket`: the control socket; `text`: replies for people.
 
+mod add;
 mod ctl;
 mod socket;
 mod text;

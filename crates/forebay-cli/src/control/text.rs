@@ -57,6 +57,9 @@ fn export(export: &Value) -> String {
         let clients = if nr == 1 { "client" } else { "clients" };
         let _ = writeln!(text, "  disk    {spec}, {size} bytes{read_only}; {nr} {clients}");
     }
+    for socket in export["vhost_user_blk"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "  device  vhost-user:{}", socket.as_str().unwrap_or_default());
+    }
     let _ = writeln!(text, "  limits  {}", limits(&export["limits"]));
     let stat = |key: &str| export["stats"][key].as_u64().unwrap_or_default();
     if stat("ios") > 0 {
@@ -170,6 +173,10 @@ mod tests {
                         depth 8 for the goals of others; goal missed in 4 windows; its own limits: \
                         weight=5\n  and 7 more clients\n";
         assert_eq!(super::export(&clients), expected);
+        let device =
+            json!({"export": "", "limits": {}, "stats": {"ios": 0}, "vhost_user_blk": ["/v.sock"]});
+        let expected = "export \"\"\n  device  vhost-user:/v.sock\n  limits  none\n";
+        assert_eq!(super::export(&device), expected);
         let idle = json!({"export": "", "limits": {}, "stats": {"ios": 0, "depth": null}});
         assert_eq!(super::export(&idle), "export \"\"\n  limits  none\n");
     }

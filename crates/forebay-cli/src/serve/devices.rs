@@ -35,7 +35,7 @@ pub(crate) fn missing_disk(has_option: impl Fn(&str) -> bool) -> Option<String> 
 }
 
 /// Parses the value of --vhost-user-blk.
-fn socket_path(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
     match text.parse::<Address>() {
         Ok(Address::Unix(path)) => Ok(path),
         Err(error) if text.starts_with("unix:") => Err(error.to_string()),
@@ -71,22 +71,12 @@ pub(super) struct DeviceArgs {
     /// The disk, in place of SPEC, for programs that follow QEMU's conventions
     #[arg(long, value_name = "SPEC", conflicts_with = "specs")]
     pub(super) blk_file: Option<String>,
-    /// Request queues (rings) of each device, 1 to 64, with a thread and a hardware context each
-    /// [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_QUEUES>)]
-    num_queues: Option<u64>,
-    /// Largest ring that a virtual machine may set up, in descriptors: a power of two, 4 to 1024
-    /// [default: 1024]
-    #[arg(long, value_name = "N", value_parser = queue_size)]
-    queue_size: Option<u64>,
+    #[command(flatten)]
+    shape: DeviceShape,
     /// Serial number of a device, at most 20 bytes; repeat it for several devices, in their order
     /// [default: the --name of the disk]
     #[arg(long, value_name = "TEXT")]
     serial: Vec<String>,
-    /// Block size that virtual machines see, bytes: 512, 1024, 2048 or 4096 [default: that of the
-    /// disk]
-    #[arg(long, value_name = "BYTES", value_parser = number::power_of_two::<512, MAX_BLOCK>)]
-    block_size: Option<u64>,
     /// Register the memory of virtual machines with io_uring, which then pins it once and not for
     /// each request. All of the memory is allocated and locked: do not use this option with a
     /// balloon, virtio-mem or free page reporting. For files and block devices with engine=io_uring
@@ -95,6 +85,41 @@ pub(super) struct DeviceArgs {
     /// Print the capabilities of this program as JSON, and exit
     #[arg(long)]
     pub(super) print_capabilities: bool,
+}
+
+/// Options of a device that are also those of `forebay ctl add`.
+#[derive(Args, Debug, Default)]
+pub(crate) struct DeviceShape {
+    /// Request queues (rings) of each device, 1 to 64, with a thread and a hardware context each
+    /// [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_QUEUES>)]
+    num_queues: Option<u64>,
+    /// Largest ring that a virtual machine may set up, in descriptors: a power of two, 4 to 1024
+    /// [default: 1024]
+    #[arg(long, value_name = "N", value_parser = queue_size)]
+    queue_size: Option<u64>,
+    /// Block size that virtual machines see, bytes: 512, 1024, 2048 or 4096 [default: that of the
+    /// disk]
+    #[arg(long, value_name = "BYTES", value_parser = number::power_of_two::<512, MAX_BLOCK>)]
+    block_size: Option<u64>,
+}
+
+impl DeviceShape {
+    /// Returns the values, with their names in a request at the control socket.
+    pub(crate) fn numbers(&self) -> [(&'static str, Option<u64>); 3] {
+        [
+            ("num_queues", self.num_queues),
+            ("queue_size", self.queue_size),
+            ("block_size", self.block_size),
+        ]
+    }
+
+    /// Returns the name of an option that was given.
+    pub(crate) fn option(&self) -> Option<&'static str> {
+        let options = ["--num-queues", "--queue-size", "--block-size"];
+        let given = options.into_iter().zip(self.numbers());
+        given.into_iter().find(|(_, (_, value))| value.is_some()).map(|(option, _)| option)
+    }
 }
 
 /// Socket of a device, before it is opened.
@@ -121,14 +146,10 @@ impl DeviceArgs {
 
     /// Returns the name of an option that was given and affects only devices.
     fn option_of_devices(&self) -> Option<&'static str> {
-        let given = [
-            ("--num-queues", self.num_queues.is_some()),
-            ("--queue-size", self.queue_size.is_some()),
-            ("--serial", !self.serial.is_empty()),
-            ("--block-size", self.block_size.is_some()),
-            ("--register-memory", self.register_memory),
-        ];
-        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+        let given =
+            [("--serial", !self.serial.is_empty()), ("--register-memory", self.register_memory)];
+        let others = given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name);
+        self.shape.option().or(others)
     }
 
     /// Returns the devices for `nr_disks` disks with these `--name` options.
@@ -162,8 +183,8 @@ impl DeviceArgs {
             return Err(Failure::Usage(format!("{option} {why}")));
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        let nr_queues = self.num_queues.unwrap_or_else(|| processors.min(MAX_QUEUES));
-        let queue_size = self.queue_size.unwrap_or(MAX_QUEUE_SIZE);
+        let nr_queues = self.shape.num_queues.unwrap_or_else(|| processors.min(MAX_QUEUES));
+        let queue_size = self.shape.queue_size.unwrap_or(MAX_QUEUE_SIZE);
         let mut devices = Vec::new();
         for (export, socket) in sockets.into_iter().enumerate() {
             let name = names.get(export).map(|name| shortened(name));
@@ -176,20 +197,26 @@ impl DeviceArgs {
                 socket,
                 nr_queues: nr_queues as u16,
                 queue_size: queue_size as u16,
-                block_size: self.block_size.map(|size| size as u32),
+                block_size: self.shape.block_size.map(|size| size as u32),
                 serial: self.serial.get(export).cloned().or(name).unwrap_or_default(),
             });
         }
-        if let Some(serial) = self.serial.iter().find(|s| s.len() > DeviceOptions::MAX_SERIAL) {
-            let max = DeviceOptions::MAX_SERIAL;
-            return Err(Failure::Usage(format!("--serial {serial}: expected at most {max} bytes")));
-        }
+        self.serial.iter().try_for_each(|serial| check_serial(serial))?;
         Ok(devices)
     }
 }
 
+/// Checks the length of a serial number.
+pub(crate) fn check_serial(serial: &str) -> Result<(), Failure> {
+    let max = DeviceOptions::MAX_SERIAL;
+    match serial.len() > max {
+        true => Err(Failure::Usage(format!("--serial {serial}: expected at most {max} bytes"))),
+        false => Ok(()),
+    }
+}
+
 /// Returns the beginning of a name that fits a serial number.
-fn shortened(name: &str) -> String {
+pub(crate) fn shortened(name: &str) -> String {
     let fits = |end: &usize| name.is_char_boundary(*end);
     let end = (0..=name.len().min(DeviceOptions::MAX_SERIAL)).rev().find(fits);
     name[..end.unwrap_or_default()].to_owned()

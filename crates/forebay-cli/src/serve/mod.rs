@@ -5,7 +5,7 @@
 
 mod activation;
 mod command;
-mod devices;
+pub(crate) mod devices;
 mod foreign;
 mod fork;
 mod format;
@@ -222,7 +222,8 @@ fn serve(args: &ServeArgs, background: Option<Background>) -> Result<ExitCode, F
             None => Address::Unix(PathBuf::from(DEFAULT_SOCKET)),
         });
     }
-    if !options.devices.is_empty() {
+    // A client of the control socket may add a device.
+    if !options.devices.is_empty() || options.control.is_some() {
         survive_truncated_memory().map_err(|error| signals_failed(&error))?;
     }
     raise_nr_descriptors();

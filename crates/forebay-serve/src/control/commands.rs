@@ -2,9 +2,9 @@
 
 use super::describe::{describe, describe_all, describe_trace};
 use super::policy;
-use super::request::{Add, Request, Set};
+use super::request::{Add, AddDevice, Request, Set};
 use crate::closing::Drain;
-use crate::config::ExportOptions;
+use crate::config::{DeviceOptions, DeviceSocket, ExportOptions};
 use crate::export::Export;
 use crate::export_limits::ExportLimits;
 use crate::exports::Found;
@@ -42,13 +42,22 @@ pub(super) fn run(
             Ok(policy::describe(&export))
         }
         Request::Resize { export } => resize(server, export.as_deref()),
-        Request::Add(add) => {
-            let export = server.add(&options(add)?, descriptors)?;
+        Request::Add(mut add) => {
+            let mut descriptors = descriptors;
+            let device = add.device.take().map(|device| of_device(device, &mut descriptors));
+            let (device, options) = (device.transpose()?, options(add)?);
+            let export = server.add(&options, device, descriptors)?;
             Ok(describe(server, &export))
         }
         Request::Remove { export, force } => {
-            server.remove(&named(server, &export)?, force)?;
-            Ok(json!({ "removed": export }))
+            let found = named(server, &export)?;
+            let sockets = server.device_sockets(&found.export);
+            server.remove(&found, force)?;
+            let mut reply = json!({ "removed": export });
+            if !sockets.is_empty() {
+                reply["sockets"] = sockets.into();
+            }
+            Ok(reply)
         }
         Request::Drain { force } => {
             let drain = if force { Drain::AtOnce } else { Drain::Waits };
@@ -138,9 +147,39 @@ fn resize(server: &Managed, name: Option<&str>) -> Result<Value, String> {
     Ok(json!({ "exports": exports }))
 }
 
+/// Returns the options of a device to be added, whose socket is the first of the descriptors.
+fn of_device(device: AddDevice, descriptors: &mut Vec<OwnedFd>) -> Result<DeviceOptions, String> {
+    if descriptors.is_empty() {
+        let why = "vhost_user_blk: expected a descriptor with the request: a unix socket that \
+                   listens";
+        return Err(why.to_owned());
+    }
+    let AddDevice { num_queues, queue_size, block_size, serial } = device;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let max = DeviceOptions::MAX_QUEUES;
+    let nr_queues = match num_queues {
+        None => processors.min(max.into()) as u16,
+        Some(nr) => narrow("num_queues", nr)?,
+    };
+    Ok(DeviceOptions {
+        export: 0,
+        socket: DeviceSocket::Passed(descriptors.remove(0)),
+        nr_queues,
+        queue_size: queue_size
+            .map_or(Ok(DeviceOptions::MAX_QUEUE_SIZE), |size| narrow("queue_size", size))?,
+        block_size: block_size.map(|size| narrow("block_size", size)).transpose()?,
+        serial: serial.unwrap_or_default(),
+    })
+}
+
+/// Returns a number in the type of its option. The device checks the range.
+fn narrow<T: TryFrom<u64>>(key: &str, number: u64) -> Result<T, String> {
+    T::try_from(number).map_err(|_| format!("{key}: {number}: too large"))
+}
+
 /// Returns the options of an export to be added.
 fn options(add: Add) -> Result<ExportOptions, String> {
-    let Add { export, spec, description, read_only, limits: set, priority } = add;
+    let Add { export, spec, description, read_only, limits: set, priority, device: _ } = add;
     let mut limits = ExportLimits::default();
     limits.change(&set).map_err(|bad| format!("limits not set: {bad}"))?;
     let priority = match priority {

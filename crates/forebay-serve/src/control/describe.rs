@@ -27,7 +27,7 @@ pub(super) fn describe(server: &Managed, export: &Arc<Export>) -> Value {
     let tenant = &export.tenant;
     let (clients, nr_clients) = tenant.clients(LISTED_CLIENTS_MAX);
     let clients: Vec<_> = clients.iter().map(describe_client).collect();
-    json!({
+    let mut text = json!({
         "export": export.name,
         "spec": export.spec,
         "size_bytes": server.size_of(export),
@@ -36,7 +36,12 @@ pub(super) fn describe(server: &Managed, export: &Arc<Export>) -> Value {
         "stats": describe_stats(&tenant.stats()),
         "nr_clients": nr_clients,
         "clients": clients,
-    })
+    });
+    let sockets = server.device_sockets(export);
+    if !sockets.is_empty() {
+        text["vhost_user_blk"] = sockets.into();
+    }
+    text
 }
 
 /// Returns the state of the trace.

@@ -11,6 +11,7 @@ mod request;
 
 use crate::managed::Managed;
 use crate::shared::Shared;
+use crate::vhost_user::Devices;
 use crate::worker::inbox::WorkerInbox;
 use forebay_insight::lines::{Line, Lines, reply};
 use forebay_insight::small::{Answer, Service};
@@ -30,8 +31,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(shared: &Arc<Shared>, workers: &[Arc<WorkerInbox>]) -> Control {
-        Control { server: Arc::new(Managed::new(shared, workers)) }
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        workers: &[Arc<WorkerInbox>],
+        devices: &Arc<Devices>,
+    ) -> Control {
+        Control { server: Arc::new(Managed::new(shared, workers, devices)) }
     }
 
     /// Returns the answer to a line.

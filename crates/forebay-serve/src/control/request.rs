@@ -20,9 +20,14 @@
 //!   have `"description"`, `"read_only"`, `"limits": {KEY: VALUE, ...}` and `"priority"`. If the
 //!   client has sent descriptors with the request, they are of the file in SPEC. A server that may
 //!   not open files needs one for each of its threads and two more, each from an `open` of its own
-//!   ([`open_fds`](forebay::DiskOptions::open_fds)). It closes those that it does not need.
+//!   ([`open_fds`](forebay::DiskOptions::open_fds)). It closes those that it does not need. With
+//!   `"vhost_user_blk": {"num_queues": NUMBER, "queue_size": NUMBER, "block_size": NUMBER,
+//!   "serial": TEXT}`, in which all fields have defaults, it is also a device for virtual machines.
+//!   The first descriptor is then a unix socket that listens, and the server needs one more of the
+//!   file for each queue.
 //! - `{"command": "remove", "export": NAME, "force": BOOLEAN}` removes an export, when its clients
-//!   have left, and returns `{"removed": NAME}`. With `force`, it ends them.
+//!   have left, and returns `{"removed": NAME}`, with `"sockets": [PATH, ...]` if it has devices.
+//!   With `force`, it ends the clients.
 //! - `{"command": "drain", "force": BOOLEAN}` ends the server when its clients have left, and
 //!   returns `{"draining": true}`. With `force`, it ends them.
 //! - `{"command": "reload-certificates"}` returns `{"reloaded": DIRECTORY}`.
@@ -36,7 +41,8 @@
 //! EXPORT is `{"export": NAME, "spec": SPEC, "size_bytes": NUMBER, "read_only": BOOLEAN, "limits":
 //! {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER, "clients": [CLIENT, ...]}`, with the
 //! limits that are set, and at most [`LISTED_CLIENTS_MAX`](crate::clients::LISTED_CLIENTS_MAX)
-//! clients, the oldest first. It has `"removing": true` while it is removed. CLIENT is `{"client":
+//! clients, the oldest first. It has `"vhost_user_blk": [PATH, ...]` with the sockets of its
+//! devices, if there are any, and `"removing": true` while it is removed. CLIENT is `{"client":
 //! NUMBER, "peer": TEXT, "stats": {...}}`, with the number of its connection, and with `"limits"`
 //! if it has its own. Its stats are `null` while clients have no limits, or if the disk can have no
 //! more owners. Those of the export include all clients. Times are nanoseconds. The depth in
@@ -64,6 +70,9 @@ const COMMANDS: [&str; 12] = [
     "trace",
     "record",
 ];
+
+/// The field with the device of an export to be added.
+const DEVICE: &str = "vhost_user_blk";
 
 /// A new value for each key, or `None` for its default.
 pub(super) type Set = Vec<(String, Option<String>)>;
@@ -94,6 +103,16 @@ pub(super) struct Add {
     pub(super) read_only: bool,
     pub(super) limits: Set,
     pub(super) priority: Option<String>,
+    pub(super) device: Option<AddDevice>,
+}
+
+/// The device of an export to be added.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct AddDevice {
+    pub(super) num_queues: Option<u64>,
+    pub(super) queue_size: Option<u64>,
+    pub(super) block_size: Option<u64>,
+    pub(super) serial: Option<String>,
 }
 
 impl Request {
@@ -114,7 +133,7 @@ impl Request {
             "limits" => Request::Limits {
                 export: text(fields, "export")?,
                 set: set(fields, "set")?,
-                client: number(fields, "client")?,
+                client: number(fields, "client", "the number of a connection")?,
             },
             "policy" => {
                 Request::Policy { export: text(fields, "export")?, set: set(fields, "set")? }
@@ -127,6 +146,7 @@ impl Request {
                 read_only: switch(fields, "read_only")?,
                 limits: set(fields, "limits")?,
                 priority: optional_text(fields, "priority")?,
+                device: device(fields)?,
             }),
             "remove" => {
                 Request::Remove { export: text(fields, "export")?, force: switch(fields, "force")? }
@@ -191,11 +211,35 @@ fn optional_switch(fields: &mut Map<String, Value>, key: &str) -> Result<Option<
     }
 }
 
-fn number(fields: &mut Map<String, Value>, key: &str) -> Result<Option<u64>, String> {
+fn number(
+    fields: &mut Map<String, Value>,
+    key: &str,
+    expected: &str,
+) -> Result<Option<u64>, String> {
     let Some(value) = fields.remove(key) else { return Ok(None) };
     let number = value.as_u64();
-    let expected = || format!("{key}: {value}: expected the number of a connection");
+    let expected = || format!("{key}: {value}: expected {expected}");
     Ok(Some(number.ok_or_else(expected)?))
+}
+
+/// Returns the device of an export to be added.
+fn device(fields: &mut Map<String, Value>) -> Result<Option<AddDevice>, String> {
+    let mut fields = match fields.remove(DEVICE) {
+        None => return Ok(None),
+        Some(Value::Object(fields)) => fields,
+        Some(other) => return Err(format!("{DEVICE}: {other}: expected an object")),
+    };
+    let fields = &mut fields;
+    let device = AddDevice {
+        num_queues: number(fields, "num_queues", "a number")?,
+        queue_size: number(fields, "queue_size", "a number")?,
+        block_size: number(fields, "block_size", "a number of bytes")?,
+        serial: optional_text(fields, "serial")?,
+    };
+    match fields.keys().next() {
+        Some(key) => Err(format!("{DEVICE} has no field {key:?}")),
+        None => Ok(Some(device)),
+    }
 }
 
 /// Returns the value that each key gets.

@@ -10,6 +10,7 @@ use crate::server::Server;
 use forebay::{Limits, Rate};
 use forebay_insight::lines::MAX_LINE_BYTES;
 use forebay_insight::small::SmallServer;
+use rustix::event::{EventfdFlags, eventfd};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +28,9 @@ fn control() -> Control {
         listen: vec![Address::Unix(folder.path().join("s"))],
         ..Options::default()
     };
-    Control::new(&Server::open(options).unwrap().shared, &[])
+    let shared = Server::open(options).unwrap().shared;
+    let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    Control::new(&shared, &[], &Arc::new(Devices::new(&shared, &panicked)))
 }
 
 fn answer(control: &Control, line: &str) -> Value {

@@ -266,9 +266,11 @@ impl Counters {
         open.exports[index] = Counted::new(export);
     }
 
-    /// Removes an export, which no connection has chosen.
+    /// Removes an export, which no connection has chosen, and its rings.
     pub(crate) fn remove_export(&self, index: usize) {
-        self.lock().exports[index] = None;
+        let mut open = self.lock();
+        open.exports[index] = None;
+        open.rings.retain(|ring| ring.export != index);
     }
 
     /// Creates the counters of an accepted connection.

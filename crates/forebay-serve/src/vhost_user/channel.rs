@@ -3,6 +3,7 @@
 use super::connections::{ConnectionQueue, FIRST_MESSAGE, PendingConnection};
 use super::ring::ThreadCommand;
 use crate::clients::{ClientAddress, Place};
+use crate::device::Device;
 use crate::export::Export;
 use crate::inbox::Inbox;
 use crate::listen::Peer;
@@ -18,26 +19,26 @@ use std::sync::atomic::Ordering;
 /// Message channel of a device.
 pub(super) struct Channel {
     pub(super) shared: Arc<Shared>,
-    /// Index of the device.
-    pub(super) device: usize,
+    pub(super) device: Arc<Device>,
     pub(super) connections: Arc<ConnectionQueue>,
     pub(super) inboxes: Vec<Arc<Inbox<ThreadCommand>>>,
     pub(super) counters: Vec<Arc<RingCounters>>,
 }
 
 impl Channel {
-    /// Serves connections until the queue of connections is closed.
+    /// Serves connections until the queue of connections is closed, or the export is removed.
     pub(super) fn run(self) {
         while let Some(connection) = self.connections.next() {
             self.serve(connection);
             self.connections.end_current();
             self.shared.closing.note_end();
         }
+        self.shared.exports.left(self.device.export);
     }
 
     fn serve(&self, connection: PendingConnection) {
         let PendingConnection { stream, counters, opened_ns } = connection;
-        let device = &self.shared.devices[self.device];
+        let device = &self.device;
         let shared_export = self.shared.exports.get(device.export);
         let Export { name: export, tenant, .. } = &*shared_export;
         let export = export.as_str();
@@ -48,7 +49,7 @@ impl Channel {
         device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
         let (address, submitter) =
-            (ClientAddress::Device(self.device), Arc::clone(&device.submitter));
+            (ClientAddress::Device(device.number), Arc::clone(&device.submitter));
         let seat = tenant.connect(id, Place { address, peer: Peer::Unix, submitter });
         let rings = Connection { channel: self, id };
         let ended = self.connections.await_first_message(&stream, FIRST_MESSAGE).and_then(|()| {
@@ -60,10 +61,10 @@ impl Channel {
         for (ring, before) in self.counters.iter().zip(&before) {
             traffic.add(&ring.traffic().sum().since(before));
         }
-        let why = match ended {
-            _ if self.connections.is_closing() => "the server shuts down".to_owned(),
-            Ok(()) => "closed by the front end".to_owned(),
-            Err(why) => why,
+        let why = match (self.connections.why_closing(), ended) {
+            (Some(why), _) => why.to_owned(),
+            (None, Ok(())) => "closed by the front end".to_owned(),
+            (None, Err(why)) => why,
         };
         let open_ns = now_ns().saturating_sub(opened_ns);
         self.line(Closed { id, peer: Peer::Unix, export: Some(export), why, traffic, open_ns });

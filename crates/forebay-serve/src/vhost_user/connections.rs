@@ -40,8 +40,8 @@ pub(super) enum Admission {
     Queued,
     /// Too many wait. It is closed.
     TooMany,
-    /// The server ends. The connection is closed.
-    Closing,
+    /// The device ends. The connection is closed.
+    Closing(&'static str),
     /// A system call failed. The connection is closed.
     Failed(io::Error),
 }
@@ -56,7 +56,7 @@ impl Admission {
                 "refused: {MAX_WAITING} front ends wait for the device already: close those that \
                  do not use it, or give each virtual machine a disk of its own"
             )),
-            Admission::Closing => Some("refused: the server shuts down".to_owned()),
+            Admission::Closing(why) => Some(format!("refused: {why}")),
             Admission::Failed(error) => Some(format!(
                 "closed: its socket cannot be used: {error}{}",
                 match is_exhausted(error) {
@@ -76,7 +76,21 @@ struct State {
     current: Option<UnixStream>,
     /// Whether that connection may still send replies. Later its rings stop.
     has_messages: bool,
+    /// The export is being removed: no further connection is served.
+    is_withdrawn: bool,
+    /// The current connection must end.
     is_closing: bool,
+}
+
+impl State {
+    /// Returns why no further connection is served, if that is so.
+    fn why_ending(&self) -> Option<&'static str> {
+        match self {
+            State { is_withdrawn: true, .. } => Some("the export is removed"),
+            State { is_closing: true, .. } => Some("the server shuts down"),
+            _ => None,
+        }
+    }
 }
 
 /// Connections of a device.
@@ -101,8 +115,8 @@ impl ConnectionQueue {
             Err(error) => return Admission::Failed(error),
         };
         let mut state = self.lock();
-        if state.is_closing {
-            return Admission::Closing;
+        if let Some(why) = state.why_ending() {
+            return Admission::Closing(why);
         }
         if state.waiting.len() == MAX_WAITING {
             return Admission::TooMany;
@@ -127,14 +141,14 @@ impl ConnectionQueue {
     }
 
     /// Waits for the next connection, after the end of the previous one. Returns `None` once the
-    /// server ends.
+    /// device ends.
     pub(super) fn next(&self) -> Option<PendingConnection> {
         let mut state = self.lock();
         state.current = None;
         // The end of the server may wait for the end of the connection.
         self.changed.notify_all();
         loop {
-            if state.is_closing {
+            if state.why_ending().is_some() {
                 return None;
             }
             if let Some((connection, handle)) = state.waiting.pop_front() {
@@ -208,9 +222,25 @@ impl ConnectionQueue {
         }
     }
 
-    /// Returns whether the server ends.
-    pub(super) fn is_closing(&self) -> bool {
-        self.lock().is_closing
+    /// Returns why the current connection was made to end, if it was.
+    pub(super) fn why_closing(&self) -> Option<&'static str> {
+        let state = self.lock();
+        state.why_ending().filter(|_| state.is_closing)
+    }
+
+    /// Returns whether the device serves no further connection, because its export is removed.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.lock().is_withdrawn
+    }
+
+    /// Closes the connections that wait, and refuses new ones. The current one goes on.
+    pub(super) fn withdraw(&self) {
+        let mut state = self.lock();
+        state.is_withdrawn = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        self.changed.notify_all();
+        drop(state);
+        drop(waiting);
     }
 
     /// Ends the current connection, and closes those that wait.

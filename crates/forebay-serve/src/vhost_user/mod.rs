@@ -6,11 +6,14 @@
 //! - `connections`: connections that wait for the device;
 //! - `channel`: the thread that reads the messages of front ends;
 //! - `ring`: the thread of each request queue;
-//! - `threads`: starts and ends all of these.
+//! - `threads`: starts and ends all of these;
+//! - `devices`: the devices of a running server, which may be added and removed.
 
 mod channel;
 mod connections;
+mod devices;
 mod ring;
 mod threads;
 
+pub(crate) use devices::Devices;
 pub(crate) use threads::DeviceThreads;

@@ -1,116 +1,131 @@
-//! Threads of all devices, which start and end with the server.
+//! Threads of a device: one for the messages of its front ends, and one for each ring.
 
 use super::channel::Channel;
 use super::connections::{Admission, ConnectionQueue, PendingConnection, REPLY_TIMEOUT};
 use super::ring::{RingPlace, RingWorker, ThreadCommand};
+use crate::device::Device;
 use crate::error::{ServeError, system};
 use crate::inbox::Inbox;
-use crate::listen::is_exhausted;
+use crate::listen::{Listener, is_exhausted};
 use crate::metrics::{ConnectionRefusal, RingCounters};
 use crate::shared::Shared;
 use forebay::now_ns;
 use forebay_vhost_user::signal;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-/// Threads of the devices. Dropping this makes them end, without waiting for them.
+/// Threads of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceThreads {
     shared: Arc<Shared>,
-    /// One for each device.
-    connections: Vec<Arc<ConnectionQueue>>,
+    device: Arc<Device>,
+    /// Name of its export.
+    name: String,
+    connections: Arc<ConnectionQueue>,
     inboxes: Vec<Arc<Inbox<ThreadCommand>>>,
-    channels: Vec<JoinHandle<()>>,
+    running: Mutex<Running>,
+    /// Whether its socket accepts no more connections. Relaxed: only the accept loop uses it.
+    has_failed: AtomicBool,
+}
+
+/// The threads that have not been joined.
+#[derive(Debug, Default)]
+struct Running {
+    channel: Vec<JoinHandle<()>>,
     rings: Vec<JoinHandle<()>>,
 }
 
 impl DeviceThreads {
-    /// Starts the threads of all devices. The receivers are disconnected when the threads of the
-    /// rings have their queues.
+    /// Starts the threads of a device. The receivers are disconnected when the threads of the rings
+    /// have their queues.
     ///
     /// # Errors
     /// Returns an error if a thread or a descriptor cannot be created. Then the threads that were
     /// started end.
-    pub(crate) fn start(
+    pub(super) fn start(
         shared: &Arc<Shared>,
+        device: &Arc<Device>,
         panicked: &Arc<OwnedFd>,
     ) -> Result<(DeviceThreads, Vec<Receiver<()>>), ServeError> {
         let mut threads = DeviceThreads {
             shared: Arc::clone(shared),
-            connections: Vec::new(),
+            device: Arc::clone(device),
+            name: shared.exports.get(device.export).name.clone(),
+            connections: Arc::default(),
             inboxes: Vec::new(),
-            channels: Vec::new(),
-            rings: Vec::new(),
+            running: Mutex::default(),
+            has_failed: AtomicBool::new(false),
         };
-        let mut readies = Vec::new();
-        for device in 0..shared.devices.len() {
-            threads.start_device(device, panicked, &mut readies)?;
+        let started = threads.start_all(panicked);
+        if started.is_err() {
+            threads.abandon();
         }
-        Ok((threads, readies))
+        Ok((threads, started?))
     }
 
-    fn start_device(
-        &mut self,
-        device: usize,
-        panicked: &Arc<OwnedFd>,
-        readies: &mut Vec<Receiver<()>>,
-    ) -> Result<(), ServeError> {
-        let (mut inboxes, mut counters) = (Vec::new(), Vec::new());
-        for ring in 0..self.shared.devices[device].config.nr_queues() {
+    fn start_all(&mut self, panicked: &Arc<OwnedFd>) -> Result<Vec<Receiver<()>>, ServeError> {
+        let (mut readies, mut counters) = (Vec::new(), Vec::new());
+        let export = self.device.export;
+        for ring in 0..self.device.config.nr_queues() {
             let inbox = Inbox::new(Arc::clone(panicked));
             let inbox = inbox.map_err(system("cannot create a descriptor for a ring"))?;
             let inbox = Arc::new(inbox);
-            let export = self.shared.devices[device].export;
             let counted = self.shared.counters.ring(export);
             self.inboxes.push(Arc::clone(&inbox));
             self.shared.sizes.add_ring(export, inbox.clone());
-            readies.push(self.start_ring((device, ring), &inbox, &counted)?);
-            inboxes.push(inbox);
+            readies.push(self.start_ring(ring, &inbox, &counted)?);
             counters.push(counted);
         }
-        let connections = Arc::new(ConnectionQueue::default());
-        self.connections.push(Arc::clone(&connections));
-        let (shared, panicked) = (Arc::clone(&self.shared), Arc::clone(panicked));
-        let channel = Channel { shared, device, connections, inboxes, counters };
-        let builder = Builder::new().name(format!("device-{device}"));
+        let channel = Channel {
+            shared: Arc::clone(&self.shared),
+            device: Arc::clone(&self.device),
+            connections: Arc::clone(&self.connections),
+            inboxes: self.inboxes.clone(),
+            counters,
+        };
+        let panicked = Arc::clone(panicked);
+        let builder = Builder::new().name(format!("device-{}", self.device.number));
         let thread = builder.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| channel.run())) {
                 signal(&panicked);
                 resume_unwind(panic);
             }
         });
-        self.channels.push(thread.map_err(system("cannot start a thread"))?);
-        Ok(())
+        let thread = thread.map_err(system("cannot start a thread"))?;
+        self.running().channel.push(thread);
+        Ok(readies)
     }
 
     /// Starts the thread of a ring.
     fn start_ring(
         &mut self,
-        (device, ring): (usize, u16),
+        ring: u16,
         inbox: &Arc<Inbox<ThreadCommand>>,
         counters: &Arc<RingCounters>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll = RingWorker::epoll(inbox);
         let epoll = epoll.map_err(system("cannot create a descriptor for a ring"))?;
         let shared = Arc::clone(&self.shared);
-        let of_device = &shared.devices[device];
+        let device = &self.device;
         let place = RingPlace {
-            export: of_device.export,
+            export: device.export,
             ring,
-            serial: of_device.serial,
-            write_cache: Arc::clone(&of_device.cache),
-            refusal: Arc::clone(&of_device.refusal),
-            submitter: Arc::clone(&of_device.submitter),
+            serial: device.serial,
+            write_cache: Arc::clone(&device.cache),
+            refusal: Arc::clone(&device.refusal),
+            submitter: Arc::clone(&device.submitter),
             counters: Arc::clone(counters),
         };
         let (inbox, panicked) = (Arc::clone(inbox), Arc::clone(inbox));
         let (is_ready, ready) = channel();
-        let builder = Builder::new().name(format!("ring-{device}-{ring}"));
+        let builder = Builder::new().name(format!("ring-{}-{ring}", device.number));
         let thread = builder.spawn(move || {
             let work = AssertUnwindSafe(|| {
                 let worker = RingWorker::new(shared, place, inbox, epoll);
@@ -125,19 +140,54 @@ impl DeviceThreads {
                 resume_unwind(panic);
             }
         });
-        self.rings.push(thread.map_err(system("cannot start a thread"))?);
+        let thread = thread.map_err(system("cannot start a thread"))?;
+        self.running().rings.push(thread);
         Ok(ready)
     }
 
-    /// Hands a connection to a device.
-    pub(crate) fn push(&self, device: usize, socket: OwnedFd) {
+    /// Returns the socket of the device.
+    pub(crate) fn listener(&self) -> &Listener {
+        &self.device.listener
+    }
+
+    /// Closes the device to new front ends, because its socket has failed. Returns whether the
+    /// server goes on: it does if the device was added while it ran, because a client at the
+    /// control socket has opened the socket, and must not end the server.
+    pub(crate) fn fail_socket(&self, why: &io::Error) -> bool {
+        if self.connections.is_withdrawn() {
+            return true;
+        }
+        if !self.device.was_added {
+            return false;
+        }
+        self.has_failed.store(true, Ordering::Relaxed);
+        let (name, place) = (&self.name, self.device.spec());
+        let line = format_args!(
+            "export {name:?}: no more front ends can connect to {place}: {why}: remove the export, \
+             and add it again"
+        );
+        self.shared.log.warn(now_ns(), line);
+        true
+    }
+
+    /// Returns whether its socket accepts connections.
+    pub(super) fn accepts(&self) -> bool {
+        !self.connections.is_withdrawn() && !self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the index of its export.
+    pub(super) fn export(&self) -> usize {
+        self.device.export
+    }
+
+    /// Hands a connection to the device.
+    pub(crate) fn push(&self, socket: OwnedFd) {
         let stream = UnixStream::from(socket);
         let counters = self.shared.counters.open_connection();
-        let export = self.shared.devices[device].export;
-        counters.set_export(export);
+        counters.set_export(self.device.export);
         let (id, opened_ns) = (counters.id(), now_ns());
         let connection = PendingConnection { stream, counters, opened_ns };
-        let admission = self.connections[device].push(connection);
+        let admission = self.connections.push(connection);
         let server = self.shared.counters.server();
         match &admission {
             Admission::TooMany => server.refuse(ConnectionRefusal::TooMany),
@@ -147,32 +197,53 @@ impl DeviceThreads {
             _ => {}
         }
         if let Some(outcome) = admission.line() {
-            let name = &self.shared.exports.get(export).name;
+            let name = &self.name;
             let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
         }
     }
 
-    /// Returns the number of connections, including those that wait for a device.
-    pub(crate) fn nr_connections(&self) -> usize {
-        self.connections.iter().map(|connections| connections.nr()).sum()
+    /// Returns the number of connections, including those that wait for the device.
+    pub(super) fn nr_connections(&self) -> usize {
+        self.connections.nr()
+    }
+
+    /// Makes the device serve no further connection, because its export is removed.
+    pub(super) fn withdraw(&self) {
+        self.connections.withdraw();
+        self.device.refuse_connections();
     }
 
     /// Makes the connections end. The rings stop taking requests, and answer those in flight.
-    pub(crate) fn close(&self) {
-        self.connections.iter().for_each(|connections| connections.close());
+    pub(super) fn close(&self) {
+        self.connections.close();
     }
 
-    /// Waits until the threads have completed the requests in flight and ended. Returns how many
-    /// have panicked.
-    pub(crate) fn end(mut self) -> usize {
-        self.close();
-        let until = Instant::now() + REPLY_TIMEOUT;
-        self.connections.iter().for_each(|queue| queue.end_replies(until, REPLY_TIMEOUT));
+    /// Waits until the current connection, which was closed, sends no more replies. It is cut off
+    /// at `until` if its front end does not read them.
+    pub(super) fn end_replies(&self, until: Instant) {
+        self.connections.end_replies(until, REPLY_TIMEOUT);
+    }
+
+    /// Waits until the thread of the messages has ended, and ends those of the rings. The
+    /// connections must have ended, or been closed. Returns how many have panicked.
+    pub(super) fn end(&self) -> usize {
+        let mut running = self.running();
         // A channel that ends sends the stop command to its rings, which their threads answer.
-        let died = nr_died(&mut self.channels);
+        let died = nr_died(&mut running.channel);
         self.close_rings();
-        died + nr_died(&mut self.rings)
+        died + nr_died(&mut running.rings)
+    }
+
+    /// Makes the threads end, without waiting for them.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.close_rings();
+    }
+
+    /// Returns the threads. A panic cannot leave them half changed.
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_rings(&self) {
@@ -189,11 +260,4 @@ impl DeviceThreads {
 
 fn nr_died(threads: &mut Vec<JoinHandle<()>>) -> usize {
     threads.drain(..).filter_map(|thread| thread.join().err()).count()
-}
-
-impl Drop for DeviceThreads {
-    fn drop(&mut self) {
-        self.close();
-        self.close_rings();
-    }
 }

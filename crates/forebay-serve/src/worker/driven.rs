@@ -5,6 +5,7 @@ use super::inbox::WorkerInbox;
 use crate::block_status::BlockStatusThreads;
 use crate::closing::Closing;
 use crate::config::{ExportOptions, Limits};
+use crate::device::DeviceList;
 use crate::export::Export;
 use crate::exports::Exports;
 use crate::listen::Peer;
@@ -47,7 +48,7 @@ impl Driven {
             exports: Exports::new(vec![export]),
             tls: None,
             tls_policy: TlsPolicy::Off,
-            devices: Vec::new(),
+            devices: DeviceList::new(Vec::new()),
             register_memory: false,
             poll: PollMode::Off,
             limits,

@@ -126,6 +126,42 @@ fn confined_server_uses_open_files_of_the_caller() {
     assert_eq!(left.filter(|path| path.ends_with("other/a.img")).count(), 0);
 }
 
+/// The disk and the socket are outside of what the confined server may use.
+#[test]
+fn device_of_a_virtual_machine_is_added_to_a_confined_server_and_removed() {
+    let folder = folder();
+    image(&folder, "vm.img", 4 << 20);
+    let args = "ram:1M --name base --nbd unix:nbd --control run/control --threads 2";
+    let server = Server::start(&folder, args);
+    let add = "add vm vm.img --vhost-user-blk unix:vm.sock --num-queues 1";
+    let added = ctl(&folder, add);
+    let line = format!("  device  vhost-user:{}\n", folder.path().join("vm.sock").display());
+    assert!(added.contains(&line), "{added}");
+    assert!(error(&folder, add).contains("cannot listen: another server listens there"));
+    let bench = || {
+        Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["bench", "--filename=vhost-user:vm.sock", "--rw=randwrite", "--bs=4k"])
+            .args(["--size=1m", "--iodepth=8", "--verify=crc32c", "--name=vm"])
+            .current_dir(folder.path())
+            .output()
+            .expect("it can be run")
+    };
+    let output = bench();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let written = std::fs::read(folder.path().join("vm.img")).expect("readable");
+    assert!(written.iter().any(|byte| *byte != 0), "the file has data");
+    // NBD clients have it too.
+    let mut client = Client::connect(server.socket(), "vm").expect("it is offered");
+    assert_eq!(client.read(0, 4096).expect("a read"), written[..4096]);
+    drop(client);
+    ctl(&folder, "remove vm");
+    assert!(!folder.path().join("vm.sock").exists());
+    assert!(!bench().status.success(), "nobody listens");
+    // A refusal leaves no socket.
+    assert!(error(&folder, "add base vm.img --vhost-user-blk unix:vm.sock").contains("exists"));
+    assert!(!folder.path().join("vm.sock").exists());
+}
+
 #[test]
 fn wrong_commands_are_refused_with_the_remedy() {
     let folder = folder();
@@ -134,6 +170,9 @@ fn wrong_commands_are_refused_with_the_remedy() {
         ("stop", "unknown command 'stop'; expected one of list, limits, policy, resize, add, "),
         ("limits a iops", "iops: a limit is KEY=VALUE, such as iops=500"),
         ("add a 'x?direct=perhaps'", "direct"),
+        ("add a ram:1M --num-queues 2", "--num-queues is for virtual machines: add --vhost-user"),
+        ("add a ram:1M --vhost-user-blk tcp:h", "through a unix socket: write unix:PATH"),
+        ("add a ram:1M --vhost-user-blk unix:no/s", "unix:no/s: cannot listen: No such file"),
     ] {
         let output = run(&folder, args);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
