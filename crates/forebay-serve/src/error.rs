@@ -95,6 +95,19 @@ pub enum ServeError {
         /// Smallest share of a connection, bytes.
         piece: usize,
     },
+    /// Too few open files of a disk whose file the server may not open.
+    #[error(
+        "{}: the server is confined and may not open it: open the file {nr} times, and send all \
+         {nr} descriptors with the request, or restart the server with --allow-path DIR, where DIR \
+         contains the file",
+        target_of(.spec)
+    )]
+    FewFiles {
+        /// Spec of the disk.
+        spec: String,
+        /// The number that it needs.
+        nr: usize,
+    },
     /// An export that no client can reach.
     #[error("{spec}: this disk has no address and no device: give it one, or leave out the disk")]
     Unreachable {

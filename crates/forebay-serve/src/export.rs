@@ -61,7 +61,17 @@ impl Export {
         options: &ExportOptions,
         nr_hw_queues: Option<u32>,
     ) -> Result<(Export, ExportInfo), ServeError> {
-        let (disk, size_bytes) = open_disk(options, nr_hw_queues)?;
+        Export::of(options, open_disk(options, nr_hw_queues)?)
+    }
+
+    /// Returns the export of a disk of this size in bytes, with its description for clients.
+    ///
+    /// # Errors
+    /// Returns an error if the disk cannot be exported.
+    pub(crate) fn of(
+        options: &ExportOptions,
+        (disk, size_bytes): (Disk, u64),
+    ) -> Result<(Export, ExportInfo), ServeError> {
         let (limits, facts) = (disk.limits(), disk.info().facts);
         // A client that copies such an export would miss the end of the file.
         if facts.out_of_reach_bytes > 0 {
@@ -190,15 +200,15 @@ pub(crate) fn nr_hw_queues(
 }
 
 /// Key of a spec: the number of hardware contexts.
-const HW_QUEUES: &str = "nr_hw_queues";
+pub(crate) const HW_QUEUES: &str = "nr_hw_queues";
 
 /// Returns whether a spec decides how many hardware contexts there are.
-fn chooses_hw_queues(spec: &Spec) -> bool {
+pub(crate) fn chooses_hw_queues(spec: &Spec) -> bool {
     [HW_QUEUES, "service", "run_queue", "tag_set"].iter().any(|key| spec.get(key).is_some())
 }
 
 /// Returns the spec of the disk. A disk that is served read-only is opened read-only.
-fn spec(options: &ExportOptions) -> Result<Spec, ServeError> {
+pub(crate) fn spec(options: &ExportOptions) -> Result<Spec, ServeError> {
     let parsed = Spec::parse(&options.spec).map_err(OpenError::Spec);
     let failed = |source| ServeError::Open { spec: options.written(), source };
     let mut spec = parsed.map_err(failed)?;

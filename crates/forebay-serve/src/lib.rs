@@ -31,6 +31,7 @@ mod log;
 mod managed;
 mod metrics;
 mod observer;
+mod open_files;
 mod own_socket;
 mod resize;
 mod server;

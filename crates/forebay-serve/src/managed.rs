@@ -10,10 +10,11 @@ use crate::error::ServeError;
 use crate::export::{Export, nr_hw_queues};
 use crate::exports::Found;
 use crate::metrics::{CountedExport, last_part};
+use crate::open_files;
 use crate::shared::Shared;
 use crate::vhost_user::Devices;
 use crate::worker::inbox::{NewExport, WorkerCommand, WorkerInbox};
-use forebay::{Disk, OpenError, Spec, now_ns};
+use forebay::{Spec, now_ns};
 use forebay_insight::stats::Process;
 use forebay_nbd::export::ExportInfo;
 use std::os::fd::OwnedFd;
@@ -95,14 +96,15 @@ impl Managed {
             ));
         }
         let nr_rings = device.as_ref().map_or(0, |device| device.nr_queues.into());
-        let mut options = options.clone();
-        if !descriptors.is_empty() {
-            let nr = self.workers.len() + nr_rings + OF_DISK;
-            options.disk = Some(open_descriptors(&spec, &options, descriptors, nr)?);
-        }
-        let nr_hw_queues = nr_hw_queues(&options, nr_rings, self.workers.len());
-        let (export, info) =
-            Export::open(&options, nr_hw_queues).map_err(|error| error.to_string())?;
+        let nr_hw_queues = nr_hw_queues(options, nr_rings, self.workers.len());
+        let opened = match descriptors.is_empty() {
+            true => Export::open(options, nr_hw_queues),
+            false => {
+                let nr = self.workers.len() + nr_rings + OF_DISK;
+                open_files::open(options, nr_hw_queues, descriptors, nr)
+            }
+        };
+        let (export, info) = opened.map_err(|error| error.to_string())?;
         let max = self.shared.max_block;
         if export.block_bytes > max {
             return Err(format!(
@@ -301,42 +303,4 @@ impl Managed {
         }
         Ok(true)
     }
-}
-
-/// Opens the disk of a spec on descriptors of its file, of which it uses at most `nr`. The file of
-/// a single one is opened again: it may be a duplicate of a descriptor that the client uses.
-fn open_descriptors(
-    spec: &Spec,
-    options: &ExportOptions,
-    mut descriptors: Vec<OwnedFd>,
-    nr: usize,
-) -> Result<Disk, String> {
-    let of_spec = |error: &dyn std::fmt::Display| format!("{}: {error}", spec.target());
-    let mut disk = Disk::options();
-    if spec.driver() != "file" {
-        disk = disk.driver(spec.driver());
-    }
-    for (key, value) in spec.keys() {
-        disk = disk.set(key, value).map_err(|error| of_spec(&error))?;
-    }
-    if options.limits.client.weight.is_some() && spec.get("nr_hw_queues").is_none() {
-        // Weights order the I/O of one context.
-        disk = disk.set("nr_hw_queues", "1").map_err(|error| of_spec(&error))?;
-    }
-    if options.read_only {
-        disk = disk.set("read_only", "on").map_err(|error| of_spec(&error))?;
-    }
-    descriptors.truncate(nr);
-    let opened = match descriptors.len() {
-        1 => disk.open_fd(descriptors.remove(0)),
-        _ => disk.open_fds(descriptors),
-    };
-    opened.map_err(|error| match error {
-        OpenError::NoPermission { .. } => of_spec(&format!(
-            "the server is confined and may not open it: open the file {nr} times, and send all \
-             {nr} descriptors with the request, or restart the server with --allow-path DIR, where \
-             DIR contains the file"
-        )),
-        error => of_spec(&error),
-    })
 }

@@ -67,7 +67,8 @@ pub struct Server {
 pub struct Needs {
     /// Socket files that the server removes when it ends.
     pub socket_files: Vec<PathBuf>,
-    /// Directories whose files a reload reads ([`ServerHandle::reload`]).
+    /// Directories whose files a reload reads ([`ServerHandle::reload`]), or an export that is
+    /// added.
     pub readable: Vec<PathBuf>,
     /// Directories whose files may be opened for reading and writing
     /// ([`Options::allowed`](crate::Options::allowed)).
@@ -189,9 +190,12 @@ impl Server {
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let files = files.chain(self.control.as_ref().and_then(Listener::file));
         let exports = self.shared.exports.all();
+        let tls = self.shared.tls.as_ref().map(Tls::directories);
+        // A block device that is added has its properties there.
+        let of_devices = self.control.as_ref().map(|_| PathBuf::from("/sys/devices"));
         Needs {
             socket_files: files.map(Path::to_owned).collect(),
-            readable: self.shared.tls.as_ref().map_or_else(Vec::new, Tls::directories),
+            readable: tls.into_iter().flatten().chain(of_devices).collect(),
             writable: self.allowed.clone(),
             created: self.shared.traces.directory().map(Path::to_owned).into_iter().collect(),
             connects: exports.iter().any(|export| export.disk.info().facts.uses_tcp),

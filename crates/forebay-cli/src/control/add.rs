@@ -8,11 +8,12 @@ use clap::Args;
 use forebay::{Priority, Spec};
 use forebay_insight::socket_file::{self, SocketFile};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde_json::{Map, Value};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -160,12 +161,36 @@ fn open(add: &AddArgs) -> Result<Vec<File>, Failure> {
     let flags = if spec.switch("direct") == Some(true) { OFlags::DIRECT } else { OFlags::empty() };
     let mut options = OpenOptions::new();
     let options = options.read(true).write(!read_only).custom_flags(flags.bits() as i32);
-    let open = |_| {
-        options
-            .open(&path)
-            .map_err(|error| Failure::Run(format!("{}: cannot open it: {error}", path.display())))
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::Run(format!("{}: cannot open it: {error}", path.display()))
     };
-    (0..MAX_DESCRIPTORS).map(open).collect()
+    let kind = std::fs::metadata(&path).map_err(|error| failed(&error))?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        // Opening a pipe would wait for its other end.
+        return Err(failed(&"it is neither a regular file nor a block device"));
+    }
+    let mut files = Vec::new();
+    while files.len() < MAX_DESCRIPTORS {
+        match options.open(&path) {
+            Ok(file) => files.push(file),
+            // The server needs one at least, and the request some for its sockets.
+            Err(error) if files.len() > OTHERS && is_exhausted(&error) => {
+                files.truncate(files.len() - OTHERS);
+                break;
+            }
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    Ok(files)
+}
+
+/// Descriptors that the request needs beside those of the file: its sockets.
+const OTHERS: usize = 3;
+
+/// Returns whether this process, or the machine, can open no more files.
+fn is_exhausted(error: &io::Error) -> bool {
+    let exhausted = [Errno::MFILE, Errno::NFILE];
+    exhausted.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 #[cfg(test)]
@@ -192,6 +217,8 @@ mod tests {
         for spec in ["Cargo.toml", "psync:Cargo.toml"] {
             assert_eq!(open(&add(spec)).expect("a file").len(), MAX_DESCRIPTORS, "{spec}");
         }
+        let directory = open(&add("src")).expect_err("a directory").to_string();
+        assert!(directory.contains("neither a regular file nor a block device"), "{directory}");
         let missing = open(&add("nowhere.img")).expect_err("no file").to_string();
         assert!(missing.starts_with("nowhere.img: cannot open it: No such file"), "{missing}");
     }

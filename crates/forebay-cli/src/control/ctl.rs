@@ -117,11 +117,12 @@ enum Switch {
 
 /// Runs `forebay ctl`.
 pub(crate) fn main(args: &CtlArgs) -> Result<(), Failure> {
-    let request = request(&args.command)?;
-    let passed = match &args.command {
-        Command::Add(add) => Passed::open(add)?,
-        _ => Passed::default(),
-    };
+    let mut request = request(&args.command)?;
+    let mut passed = Passed::default();
+    if let Command::Add(add) = &args.command {
+        passed = Passed::open(add)?;
+        request["descriptors"] = passed.descriptors().len().into();
+    }
     let reply = ask(&args.socket, &request, &passed.descriptors())?;
     passed.keep_socket();
     remove_sockets(&reply);

@@ -179,7 +179,7 @@ fn narrow<T: TryFrom<u64>>(key: &str, number: u64) -> Result<T, String> {
 
 /// Returns the options of an export to be added.
 fn options(add: Add) -> Result<ExportOptions, String> {
-    let Add { export, spec, description, read_only, limits: set, priority, device: _ } = add;
+    let Add { export, spec, description, read_only, limits: set, priority, .. } = add;
     let mut limits = ExportLimits::default();
     limits.change(&set).map_err(|bad| format!("limits not set: {bad}"))?;
     let priority = match priority {

@@ -40,9 +40,13 @@ impl Control {
     }
 
     /// Returns the answer to a line.
-    fn answer(&self, text: &[u8], descriptors: Vec<OwnedFd>) -> Answer {
-        let request = match Request::parse(text) {
-            Ok(request) => request,
+    fn answer(&self, text: &[u8], received: &mut Vec<OwnedFd>) -> Answer {
+        let parsed = Request::parse(text).and_then(|request| {
+            let descriptors = request.take_descriptors(received)?;
+            Ok((request, descriptors))
+        });
+        let (request, descriptors) = match parsed {
+            Ok(parsed) => parsed,
             Err(error) => return Answer::Reply(reply(&json!({ "error": error }))),
         };
         let takes_long = request.takes_long();
@@ -76,7 +80,7 @@ impl Service for Control {
         match client.lines.receive(bytes, "this server") {
             Line::Partial => Answer::More,
             Line::Refused(text) => Answer::Last(text),
-            Line::Whole(line) => self.answer(&line, std::mem::take(&mut client.descriptors)),
+            Line::Whole(line) => self.answer(&line, &mut client.descriptors),
         }
     }
 

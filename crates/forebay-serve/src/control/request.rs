@@ -20,7 +20,8 @@
 //!   have `"description"`, `"read_only"`, `"limits": {KEY: VALUE, ...}` and `"priority"`. If the
 //!   client has sent descriptors with the request, they are of the file in SPEC. A server that may
 //!   not open files needs one for each of its threads and two more, each from an `open` of its own
-//!   ([`open_fds`](forebay::DiskOptions::open_fds)). It closes those that it does not need. With
+//!   ([`open_fds`](forebay::DiskOptions::open_fds)). It closes those that it does not need.
+//!   `"descriptors": NUMBER` makes it an error if fewer have arrived. With
 //!   `"vhost_user_blk": {"num_queues": NUMBER, "queue_size": NUMBER, "block_size": NUMBER,
 //!   "serial": TEXT}`, in which all fields have defaults, it is also a device for virtual machines.
 //!   The first descriptor is then a unix socket that listens, and the server needs one more of the
@@ -53,7 +54,9 @@
 //! writes the files), and `"records": NUMBER` and `"lost": NUMBER`, or `"error": TEXT` if it has
 //! ended early.
 
+use super::MAX_DESCRIPTORS;
 use serde_json::{Map, Value};
+use std::os::fd::OwnedFd;
 
 /// The names of all commands.
 const COMMANDS: [&str; 12] = [
@@ -104,6 +107,8 @@ pub(super) struct Add {
     pub(super) limits: Set,
     pub(super) priority: Option<String>,
     pub(super) device: Option<AddDevice>,
+    /// The number of descriptors of the request. `None`: all that have arrived.
+    pub(super) nr_descriptors: Option<u64>,
 }
 
 /// The device of an export to be added.
@@ -147,6 +152,7 @@ impl Request {
                 limits: set(fields, "limits")?,
                 priority: optional_text(fields, "priority")?,
                 device: device(fields)?,
+                nr_descriptors: number(fields, "descriptors", "the number of descriptors")?,
             }),
             "remove" => {
                 Request::Remove { export: text(fields, "export")?, force: switch(fields, "force")? }
@@ -164,6 +170,30 @@ impl Request {
         match fields.keys().next() {
             Some(key) => Err(format!("{command:?} has no field {key:?}")),
             None => Ok(request),
+        }
+    }
+
+    /// Takes the descriptors of the request out of those that the client has sent. Others stay for
+    /// later requests, because the kernel may deliver descriptors with an earlier line.
+    ///
+    /// # Errors
+    /// Returns the reason if there are not as many as the request has.
+    pub(super) fn take_descriptors(
+        &self,
+        received: &mut Vec<OwnedFd>,
+    ) -> Result<Vec<OwnedFd>, String> {
+        let nr = match self {
+            Request::Add(Add { nr_descriptors: Some(nr), .. }) => *nr,
+            Request::Add(_) | Request::Record => return Ok(std::mem::take(received)),
+            _ => return Ok(Vec::new()),
+        };
+        let has = received.len();
+        match usize::try_from(nr).ok().filter(|nr| *nr <= has) {
+            Some(nr) => Ok(received.drain(..nr).collect()),
+            None => Err(format!(
+                "descriptors: {nr}: only {has} arrived: send at most {MAX_DESCRIPTORS}, and raise \
+                 the server's limit of open files (ulimit -n, LimitNOFILE=)"
+            )),
         }
     }
 

@@ -34,7 +34,7 @@ fn control() -> Control {
 }
 
 fn answer(control: &Control, line: &str) -> Value {
-    let reply = match control.answer(line.as_bytes(), Vec::new()) {
+    let reply = match control.answer(line.as_bytes(), &mut Vec::new()) {
         Answer::Reply(reply) => reply,
         Answer::Work(work) => work(),
         other => panic!("{other:?}"),

@@ -11,7 +11,8 @@
 //! - [`exclusive`]: exclusive use against all other programs;
 //! - [`takeover`]: the wait for the I/O of a predecessor that was killed; [`ending`]: whether a
 //!   process that is ending holds the locks;
-//! - [`own_file`]: further open files of a disk, and a stock of them;
+//! - [`own_file`]: further open files of a disk, and a stock of them; [`distinct`]: that no two of
+//!   these are duplicates;
 //! - [`ofd_lock`]: the system calls of both; [`report`]: the text of `forebay info` about a claim.
 //!
 //! By default a disk holds the byte locks while it is open. With `exclusive=on` there is one disk
@@ -21,6 +22,7 @@
 //! of the queues for the opposite reason.
 
 mod check;
+mod distinct;
 mod ending;
 mod exclusive;
 mod image_lock;
@@ -34,6 +36,7 @@ mod takeover;
 use crate::error::OpenError;
 use crate::info::ImageLock;
 use crate::sys::fork::PerProcess;
+pub(crate) use distinct::DistinctFile;
 use forebay_core::{Backing, DeviceState};
 use image_lock::{Access, Denied};
 use name::Name;

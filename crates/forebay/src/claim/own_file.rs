@@ -9,10 +9,16 @@
 //! Write-back errors (O1-O3) are found as with files that are opened again: each description of
 //! the stock was opened before the disk, and a check follows wherever it would follow an opening.
 //! A description that is taken a second time has reported the earlier errors to its first user,
-//! which recorded the loss before it was closed.
+//! which recorded the loss before it was closed. A description that was opened before an error
+//! reports it once, even if the loss was acknowledged meanwhile: then one flush fails that need
+//! not. It never succeeds over lost data.
+//!
+//! The stock belongs to the file of the disk's shared queue, so it is closed with the disk. A file
+//! that is in use then, such as that of a place with other disks, is closed with its user.
 //!
 //! [`DiskOptions::open_fds`]: crate::DiskOptions::open_fds
 
+use super::distinct::DistinctFile;
 use super::name::{Name, open_again};
 use super::ofd_lock::{self, Range};
 use crate::sys::fork::Origin;
@@ -20,15 +26,15 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Open file descriptions that no part of the disk uses.
 #[derive(Debug)]
-pub(crate) struct SpareFiles(Mutex<Vec<File>>);
+pub(crate) struct SpareFiles(Mutex<Vec<DistinctFile>>);
 
 impl SpareFiles {
     /// Creates a stock. The first file is taken first.
-    pub(crate) fn new(mut files: Vec<File>) -> Arc<SpareFiles> {
+    pub(crate) fn new(mut files: Vec<DistinctFile>) -> Arc<SpareFiles> {
         files.reverse();
         Arc::new(SpareFiles(Mutex::new(files)))
     }
@@ -36,10 +42,17 @@ impl SpareFiles {
     /// Takes a file. `None`: the stock is empty.
     pub(crate) fn take(self: &Arc<SpareFiles>) -> Option<OwnFile> {
         let file = self.files().pop()?;
-        Some(OwnFile { file, home: Some(Arc::clone(self)), origin: Origin::here() })
+        Some(OwnFile::new(file, Home::Of(Arc::downgrade(self))))
     }
 
-    fn files(&self) -> MutexGuard<'_, Vec<File>> {
+    /// Takes the file of the disk's shared queue, with which the stock is closed. `None`: the stock
+    /// is empty.
+    pub(crate) fn take_first(self: &Arc<SpareFiles>) -> Option<OwnFile> {
+        let file = self.files().pop()?;
+        Some(OwnFile::new(file, Home::Owns(Arc::clone(self))))
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<DistinctFile>> {
         // Each change under this lock is complete even if a panic follows.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,23 +70,42 @@ impl Eq for SpareFiles {}
 /// An open file of one user: a place, or a hardware context.
 #[derive(Debug)]
 pub(crate) struct OwnFile {
-    file: File,
-    /// The stock that gets the file back.
-    home: Option<Arc<SpareFiles>>,
+    /// `None` only while it is dropped.
+    file: Option<DistinctFile>,
+    home: Home,
     origin: Origin,
 }
 
+/// The stock of a file.
+#[derive(Debug)]
+enum Home {
+    /// The file is of no stock.
+    None,
+    /// The file is of this stock, and keeps it.
+    Owns(Arc<SpareFiles>),
+    /// The file returns to this stock, if the disk is still open.
+    Of(Weak<SpareFiles>),
+}
+
 impl OwnFile {
+    fn new(file: DistinctFile, home: Home) -> OwnFile {
+        OwnFile { file: Some(file), home, origin: Origin::here() }
+    }
+
     /// Takes another file of the stock from which this one is. `None`: there is no stock, or it is
     /// empty.
     pub(crate) fn take_another(&self) -> Option<OwnFile> {
-        self.home.as_ref()?.take()
+        match &self.home {
+            Home::None => None,
+            Home::Owns(stock) => stock.take(),
+            Home::Of(stock) => stock.upgrade()?.take(),
+        }
     }
 }
 
 impl From<File> for OwnFile {
     fn from(file: File) -> OwnFile {
-        OwnFile { file, home: None, origin: Origin::here() }
+        OwnFile::new(DistinctFile::from(file), Home::None)
     }
 }
 
@@ -82,7 +114,7 @@ impl Deref for OwnFile {
 
     #[inline]
     fn deref(&self) -> &File {
-        &self.file
+        self.file.as_ref().expect("open until it is dropped")
     }
 }
 
@@ -90,18 +122,18 @@ impl Drop for OwnFile {
     /// Puts the file back without its locks. After a panic, I/O may be in flight, and the file is
     /// only closed. A child of a fork shares the description with its parent, which may use it.
     fn drop(&mut self) {
-        let Some(home) = &self.home else { return };
+        let Home::Of(home) = &self.home else { return };
         if std::thread::panicking() || self.origin.is_elsewhere() {
             return;
         }
+        let (Some(home), Some(file)) = (home.upgrade(), self.file.take()) else { return };
         // With a lock left, the next user of the file would exclude others by mistake.
-        let is_unlocked = match ofd_lock::set(&self.file, Range::ALL, libc::F_UNLCK) {
+        let is_unlocked = match ofd_lock::set(&file, Range::ALL, libc::F_UNLCK) {
             Ok(()) => true,
             Err(error) => ofd_lock::is_unsupported(&error),
         };
-        // The duplicate is of the same description. Without it, the stock has one file fewer.
-        if is_unlocked && let Ok(kept) = self.file.try_clone() {
-            home.files().push(kept);
+        if is_unlocked {
+            home.files().push(file);
         }
     }
 }
@@ -139,7 +171,8 @@ mod tests {
         let open = || File::options().read(true).write(true).open(file.path()).expect("it opens");
         let (first, second) = (open(), open());
         let number = first.as_raw_fd();
-        let stock = SpareFiles::new(vec![first, second]);
+        let files = DistinctFile::register(vec![first, second]).expect("flags");
+        let stock = SpareFiles::new(files.expect("distinct"));
         let taken = stock.take().expect("the first");
         assert_eq!(taken.as_raw_fd(), number);
         let other = taken.take_another().expect("the second");
@@ -152,7 +185,14 @@ mod tests {
         assert_eq!(found(&other), libc::F_WRLCK);
         drop(taken);
         assert_eq!(found(&other), libc::F_UNLCK);
-        assert!(stock.take().is_some());
+        drop(other);
+        let first = stock.take_first().expect("one that came back");
+        drop(stock);
+        let last = first.take_another().expect("the other");
+        // The stock is closed with the first file, and then nothing returns to it.
+        drop(first);
+        assert!(last.take_another().is_none());
+        drop(last);
     }
 
     #[test]

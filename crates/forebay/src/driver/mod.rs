@@ -102,7 +102,6 @@ pub(crate) use file::{Registration, RingMemory, scheduler_of};
 use forebay_core::{BlockStatus, Durability, QueueLimits};
 pub use forebay_core::{Completed, Completions, IssuedRequest, Ranges, Reap, RequestSegments, Tag};
 pub(crate) use own_call::{Offer, OwnCall};
-pub(crate) use own_file::open_flags;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -7,11 +7,9 @@
 //! error that was reported before. The disk checks for such errors before it uses the queue
 //! (`claim/place.rs`). If the stock is empty and the file cannot be opened again, there is no such
 //! queue, and its thread uses the shared queue of the disk.
-// It reads the flags of the file with a system call.
-#![allow(unsafe_code)]
-
 use crate::claim::QueueFile;
 use crate::driver::Mode;
+use crate::sys::open_flags::open_flags;
 #[cfg(test)]
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -49,16 +47,6 @@ pub(in crate::driver) fn for_queue(
     Ok(Arc::new(file.sibling(again)))
 }
 
-/// Returns the flags with which a descriptor is open (`O_RDWR`, `O_DIRECT` and others).
-///
-/// # Errors
-/// Returns the system's error.
-pub(crate) fn open_flags(fd: &impl AsRawFd) -> io::Result<i32> {
-    // SAFETY: an open descriptor; the call takes no memory.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 { Err(io::Error::last_os_error()) } else { Ok(flags) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,11 +61,7 @@ mod tests {
             .open(folder)
             .expect("a file without a name");
         let file = Arc::new(QueueFile::new(file, true));
-        let flags = |file: &File| {
-            // SAFETY: as above.
-            let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-            flags & !libc::O_TMPFILE
-        };
+        let flags = |file: &File| open_flags(file).expect("flags") & !libc::O_TMPFILE;
         let shared = for_queue(&file, Mode::Shared).expect("the same");
         assert_eq!(shared.as_raw_fd(), file.as_raw_fd());
         let owned = for_queue(&file, Mode::Owned).expect("another");

@@ -317,7 +317,44 @@ fn open_files_that_are_no_stock_are_refused() {
     assert!(error.contains("the descriptors are of different files"), "{error}");
     let error = refuse(vec![open(&scratch), file(&scratch, libc::O_DIRECT)]);
     assert!(error.contains("open with different flags"), "{error}");
+    // The caller's pipe keeps its flags.
+    let (pipe, _end) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+    pipe.set_nonblocking(true).expect("a flag");
+    let kept = pipe.try_clone().expect("a duplicate");
+    let error = refuse(vec![OwnedFd::from(pipe).into()]);
+    assert!(error.contains("neither a regular file nor a block device"), "{error}");
+    let would_block = std::io::Read::read(&mut &kept, &mut [0; 1]).expect_err("no data");
+    assert_eq!(would_block.kind(), std::io::ErrorKind::WouldBlock);
     let one = open(&scratch);
     let error = refuse(vec![one.try_clone().expect("a duplicate"), open(&scratch), one]);
-    assert!(error.contains("two descriptors are duplicates"), "{error}");
+    assert!(error.contains("it is a duplicate of another descriptor"), "{error}");
+}
+
+#[test]
+fn files_of_a_stock_serve_one_disk_and_are_closed_with_it() {
+    let scratch = Scratch::new(LEN);
+    let options = Disk::options().lock(ImageLock::Shared);
+    let open = || file(&scratch, 0);
+    let (one, two) = (open(), open());
+    let duplicates = || vec![one.try_clone().expect("a duplicate").into(), OwnedFd::from(open())];
+    let first = vec![one.try_clone().expect("a duplicate").into(), OwnedFd::from(two)];
+    let first = options.open_fds(first).expect("it opens");
+    let error = refusal(options.open_fds(duplicates()));
+    assert!(error.contains("or of one on which a disk is open"), "{error}");
+    // The place, which the disks share, keeps one file of the first disk.
+    let nr_open = || {
+        let links = std::fs::read_dir("/proc/self/fd").expect("it is there").flatten();
+        let links = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+        links.filter(|path| *path == scratch.path).count()
+    };
+    let more = (0..4).map(|_| OwnedFd::from(open())).collect();
+    let second = options.open_fds(more).expect("it opens");
+    drop(first);
+    let start = std::time::Instant::now();
+    while nr_open() > 1 + 1 + 4 {
+        assert!(start.elapsed().as_secs() < 20, "{} files are open", nr_open());
+        std::thread::yield_now();
+    }
+    drop(second);
+    drop(options.open_fds(duplicates()).expect("its duplicate was closed"));
 }

@@ -1,15 +1,12 @@
 //! Descriptors that a disk is opened on: the path of their file, and how they must be open.
-// It sets flags of open files with system calls.
-#![allow(unsafe_code)]
 
-use crate::claim::SpareFiles;
-use crate::driver::open_flags;
+use crate::claim::{DistinctFile, SpareFiles};
 use crate::error::{OpenError, SpecError};
 use crate::spec::Spec;
+use crate::sys::open_flags::open_flags;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -111,43 +108,18 @@ impl Named {
                 return refuse("the descriptors are open with different flags; open all alike");
             }
         }
-        match are_distinct(&files).map_err(failed("fcntl(F_SETFL)"))? {
-            true => Ok(SpareFiles::new(files)),
-            false => refuse(
-                "two descriptors are duplicates, which report a write-back error once in all; \
-                 open the file anew for each",
+        // The flags of a pipe or socket must stay as they are.
+        let is_disk = facts.iter().all(|it| it.is_file() || it.file_type().is_block_device());
+        if !is_disk {
+            return refuse("it is neither a regular file nor a block device; open one of these");
+        }
+        match DistinctFile::register(files).map_err(failed("fcntl(F_SETFL)"))? {
+            Some(files) => Ok(SpareFiles::new(files)),
+            None => refuse(
+                "it is a duplicate of another descriptor, or of one on which a disk is open; \
+                 duplicates share their locks, and report a write-back error once in all: open the \
+                 file anew for each",
             ),
         }
-    }
-}
-
-/// Returns whether no two descriptors share an open file description. A shared one has shared
-/// flags: each file gets a flag that has no effect here, unless it has it already. `kcmp` would
-/// find this too, but kernels and containers may lack it.
-fn are_distinct(files: &[File]) -> io::Result<bool> {
-    let with_mark = |file: &File, is_marked: bool| {
-        let flags = open_flags(file)? & !libc::O_NONBLOCK;
-        set_flags(file, if is_marked { flags | libc::O_NONBLOCK } else { flags })
-    };
-    let mark_all = || {
-        files.iter().try_for_each(|file| with_mark(file, false))?;
-        for file in files {
-            if open_flags(file)? & libc::O_NONBLOCK != 0 {
-                return Ok(false);
-            }
-            with_mark(file, true)?;
-        }
-        Ok(true)
-    };
-    let result = mark_all();
-    files.iter().try_for_each(|file| with_mark(file, false))?;
-    result
-}
-
-fn set_flags(file: &File, flags: i32) -> io::Result<()> {
-    // SAFETY: an open descriptor; the call takes no memory.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -123,7 +123,7 @@ fn open_file(spec: &Spec, options: Options) -> Result<OwnFile, OpenError> {
     if let Some(what) = what {
         return Err(OpenError::NotADisk { path: path.to_owned(), what });
     }
-    if let Some(spare) = spec.spares().and_then(SpareFiles::take) {
+    if let Some(spare) = spec.spares().and_then(SpareFiles::take_first) {
         return Ok(spare);
     }
     OpenOptions::new()
