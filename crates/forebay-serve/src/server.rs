@@ -20,7 +20,7 @@ use crate::shared::Shared;
 use crate::sizes::Sizes;
 use crate::threads::Threads;
 use crate::tls::Tls;
-use crate::traces::Traces;
+use crate::traces::{EndTraces, Traces};
 use forebay::{Disk, now_ns};
 use forebay_front::stream::Budget;
 use forebay_insight::small::SmallServer;
@@ -238,6 +238,9 @@ impl Server {
             let exports = || self.shared.exports.all();
             self.shared.traces.switch_on(exports).map_err(ServeError::Trace)?;
         }
+        // Also if a thread cannot be started.
+        let shared = Arc::clone(&self.shared);
+        let _traces = EndTraces(&shared.traces);
         let threads = Threads::start(&self.shared)?;
         let control = || Control::new(&self.shared, threads.inboxes(), threads.devices());
         let control = self.control.take().map(|socket| SmallServer::start(socket, control()));

@@ -33,6 +33,16 @@ pub(crate) struct Traces {
     inner: Arc<Inner>,
 }
 
+/// Ends the traces of a server when it is dropped.
+#[derive(Debug)]
+pub(crate) struct EndTraces<'a>(pub(crate) &'a Traces);
+
+impl Drop for EndTraces<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// The part that the thread of a trace shares.
 #[derive(Debug)]
 struct Inner {

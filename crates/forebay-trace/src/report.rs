@@ -5,8 +5,8 @@
 //!
 //! - *plug*: from Q until its plug was unplugged (U);
 //! - *tag*: from there until its request has got a tag (G); with S if it was not issued at once;
-//! - *scheduler*: from there until the request was issued (D) for the first time;
-//! - *device*: from there to C.
+//! - *queue*: from there until the request was issued (D) for the first time;
+//! - *driver*: from there to C.
 //!
 //! A bio that was merged shares the later parts with its request. Bios of which the trace lacks a
 //! stage have one part less, and their remaining time counts for the stage before.
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 pub const NR_STAGES: usize = 4;
 
 /// The names of the stages.
-pub const STAGES: [&str; NR_STAGES] = ["plug", "tag", "scheduler", "device"];
+pub const STAGES: [&str; NR_STAGES] = ["plug", "tag", "queue", "driver"];
 
 /// The stages of a bio in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,8 +31,8 @@ Examples:
   forebay trace report t               time in each stage, and where the time of the slowest went
   forebay trace report t/disk.img      the same for one disk of several
   blkparse -D t -i disk.img            every record, by blktrace's own program
-The stages: plug, until the thread's plug is unplugged; tag, until the request has a tag; scheduler,
-until it is issued; device, until it is complete.";
+The stages: plug, until the thread's plug is unplugged; tag, until the request has a tag; queue,
+until it is issued; driver, until it is complete. forebay top and the metrics have the same names.";
 
 /// Options of `forebay trace`.
 #[derive(Args, Debug)]

@@ -6,16 +6,16 @@ use forebay_trace::record::Categories;
 use forebay_trace::report::{STAGES, Times, Traced};
 use std::fmt::Write as _;
 
-/// The index of the device in [`STAGES`].
-const DEVICE: usize = 3;
+/// The index of the driver in [`STAGES`].
+const DRIVER: usize = 3;
 
-/// An I/O that was at the device for less completed in the turn that issued it. Records of one turn
+/// An I/O that the driver had for less completed in the turn that issued it. Records of one turn
 /// are 1 ns apart.
 const SAME_TURN_NS: u64 = 1000;
 
 const SAME_TURN: &str = "
   Most I/Os completed in the turn that issued them, as with cached data. A turn has one time, so
-  its system calls count as plug, not as device.
+  its system calls count as plug, not as driver.
 ";
 
 /// Returns the report of a disk.
@@ -53,7 +53,7 @@ pub(super) fn render(summary: &Summary) -> String {
     }
     text.push('\n');
     text.push_str(&table::aligned(&stages(summary), "  "));
-    if summary.stages[DEVICE].percentile_ns(50.0) < SAME_TURN_NS {
+    if summary.stages[DRIVER].percentile_ns(50.0) < SAME_TURN_NS {
         text.push_str(SAME_TURN);
     }
     let _ = writeln!(
@@ -106,7 +106,7 @@ fn stages(summary: &Summary) -> Vec<Vec<String>> {
 
 /// Returns the table of the slowest I/Os.
 fn slowest(summary: &Summary) -> Vec<Vec<String>> {
-    let head = ["at", "", "offset", "bytes", "total", "plug", "tag", "scheduler", "device", ""];
+    let head = ["at", "", "offset", "bytes", "total", "plug", "tag", "queue", "driver", ""];
     let row = |bio: &Traced| {
         let mut row = vec![
             format!("{:.6} s", (bio.queued_ns - summary.first_ns) as f64 / 1e9),

@@ -82,7 +82,7 @@ fn btt_finds_the_times_and_merges_of_our_report() {
     assert_eq!(nr_ended, ours["total_ns"]["n"], "{btt}");
     assert_close("Q2C", number(&ours["total_ns"]["mean"]) / 1e9, q2c);
     let (d2c, _) = averages(&btt, "D2C").unwrap_or_else(|| panic!("{btt}"));
-    assert_close("D2C", number(&ours["stages_ns"]["device"]["mean"]) / 1e9, d2c);
+    assert_close("D2C", number(&ours["stages_ns"]["driver"]["mean"]) / 1e9, d2c);
     // The layer's own counts, and the table `#Q #D Ratio` of btt.
     let layer = &bench["forebay"][0];
     let (queued, issued) = (number(&ours["queued"]), number(&ours["issued"]));
@@ -171,8 +171,8 @@ fn report_shows_where_the_time_of_the_slowest_went() {
     let ours = report(&folder);
     // Three of four I/Os wait for the only tag.
     let stage = |name: &str| ours["stages_ns"][name]["mean"].as_f64().expect("a number");
-    assert!(stage("tag") > 1.5 * stage("device"), "{ours}");
-    assert_eq!(ours["stages_ns"]["device"]["n"], 200);
+    assert!(stage("tag") > 1.5 * stage("driver"), "{ours}");
+    assert_eq!(ours["stages_ns"]["driver"]["n"], 200);
 }
 
 #[test]

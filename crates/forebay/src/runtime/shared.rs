@@ -482,6 +482,7 @@ impl Drop for Shared {
             // may live on.
             (0..self.hctxs.len()).for_each(|at| self.close_hctx(at));
         });
+        self.trace.close();
         events::closed(&self.info.spec);
     }
 }

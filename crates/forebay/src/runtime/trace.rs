@@ -63,6 +63,16 @@ impl DiskTrace {
         }
     }
 
+    /// Ends the recording because the disk was closed. The recorder then closes its files.
+    pub(super) fn close(&self) {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(rings) = rings {
+            self.is_on.store(false, Ordering::Relaxed);
+            switch::remove_disk();
+            rings.close_disk();
+        }
+    }
+
     /// Returns whether the disk is traced.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
@@ -100,15 +110,6 @@ impl DiskTrace {
         }
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         rings.filter(|rings| !rings.is_closed())
-    }
-}
-
-impl Drop for DiskTrace {
-    fn drop(&mut self) {
-        // The disk was closed before its trace was ended.
-        if self.is_on() {
-            switch::remove_disk();
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use recorder::{Recording, TracedDisk};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 /// The number of records that fit the ring of a thread or context, 4 MiB: the recorder may be away
@@ -62,9 +62,28 @@ pub struct Trace {
     /// `None`: another process writes the files.
     dir: Option<PathBuf>,
     recording: Arc<Recording>,
-    /// The disks that were added.
-    disks: Mutex<Vec<Added>>,
+    disks: Arc<Disks>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The disks that were added to a trace.
+#[derive(Debug, Default)]
+struct Disks(Mutex<Vec<Added>>);
+
+impl Disks {
+    fn lock(&self) -> MutexGuard<'_, Vec<Added>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the trace of each. They may be traced again.
+    fn end(&self) {
+        let disks = std::mem::take(&mut *self.lock());
+        for added in &disks {
+            if let Some(disk) = added.disk.upgrade() {
+                disk.end_trace(&added.rings);
+            }
+        }
+    }
 }
 
 /// A disk that was added to a trace.
@@ -116,14 +135,16 @@ impl Trace {
     /// Starts the recorder.
     fn start(output: Output, dir: Option<PathBuf>) -> io::Result<Trace> {
         let recording = Arc::new(Recording::default());
+        let disks = Arc::<Disks>::default();
         let thread = std::thread::Builder::new().name("forebay-trace".into()).spawn({
-            let recording = Arc::clone(&recording);
-            move || recording.run(&output)
+            let (recording, disks) = (Arc::clone(&recording), Arc::clone(&disks));
+            // It may end by itself. The disks must not count as traced then.
+            move || recording.run(&output, || disks.end())
         });
         let thread = thread.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start a thread for the trace: {error}"))
         })?;
-        Ok(Trace { dir, recording, disks: Mutex::default(), thread: Some(thread) })
+        Ok(Trace { dir, recording, disks, thread: Some(thread) })
     }
 
     /// Records the I/O of a disk from now on. Requests that are in flight have no record of their
@@ -134,7 +155,7 @@ impl Trace {
     pub fn add(&self, disk: &Disk) -> io::Result<()> {
         let shared = &disk.shared;
         let spec = &shared.info().spec;
-        let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut disks = self.disks.lock();
         let taken: Vec<String> = disks.iter().map(|added| added.name.clone()).collect();
         let name = disk_name(spec, &taken);
         let device = match shared.block_device() {
@@ -169,12 +190,7 @@ impl Trace {
 
     /// Ends the trace, without waiting for its files: see [`wait`](Trace::wait).
     pub fn stop(&self) {
-        let disks = std::mem::take(&mut *self.disks.lock().unwrap_or_else(PoisonError::into_inner));
-        for added in &disks {
-            if let Some(disk) = added.disk.upgrade() {
-                disk.end_trace(&added.rings);
-            }
-        }
+        self.disks.end();
         self.recording.end();
     }
 
@@ -186,8 +202,6 @@ impl Trace {
     /// the disks is not affected.
     pub fn wait(&self) -> io::Result<TraceStats> {
         self.recording.wait_for_end();
-        // If the recorder has ended by itself, the disks can be traced again.
-        self.stop();
         self.recording.outcome()
     }
 

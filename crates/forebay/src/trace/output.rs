@@ -8,8 +8,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Size of the buffer of a file, bytes.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -17,6 +17,9 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// How long a receiver may read nothing. The trace ends then, so that its end does not wait
 /// forever. A receiver that is only slow makes the rings lose records, which are counted.
 const RECEIVER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a receiver may take for the rest of a trace that ends.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// A file of a trace.
 pub(super) type OutputFile = BufWriter<Sink>;
@@ -34,9 +37,18 @@ pub(super) enum Output {
 #[derive(Debug)]
 pub(super) struct Receiver {
     socket: UnixStream,
-    stream: Arc<Mutex<StreamWriter<UnixStream>>>,
+    stream: Arc<Stream>,
     /// The list of the disks.
     list: u32,
+}
+
+/// The stream to a receiver.
+#[derive(Debug)]
+pub(super) struct Stream {
+    writer: Mutex<StreamWriter<UnixStream>>,
+    /// The time after which no send begins any more: a receiver that reads a little now and then
+    /// must not hold up the end of the trace.
+    until: OnceLock<Instant>,
 }
 
 /// A file, without a buffer.
@@ -44,7 +56,23 @@ pub(super) struct Receiver {
 pub(super) enum Sink {
     File(File),
     /// The stream to a receiver, and the number of the file in it.
-    Sent(Arc<Mutex<StreamWriter<UnixStream>>>, u32),
+    Sent(Arc<Stream>, u32),
+}
+
+impl Stream {
+    /// Sends with the writer.
+    fn send<T>(
+        &self,
+        send: impl FnOnce(&mut StreamWriter<UnixStream>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.until.get().is_some_and(|until| *until < Instant::now()) {
+            let limit = END_LIMIT.as_secs();
+            let why = format!("it has not read the end of the trace within {limit} s");
+            return Err(of_receiver(io::Error::new(io::ErrorKind::TimedOut, why)));
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        send(&mut writer).map_err(of_receiver)
+    }
 }
 
 impl Output {
@@ -56,9 +84,10 @@ impl Output {
         socket.set_nonblocking(false).map_err(named)?;
         socket.set_write_timeout(Some(RECEIVER_LIMIT)).map_err(named)?;
         let writer = socket.try_clone().and_then(StreamWriter::new).map_err(named)?;
-        let stream = Arc::new(Mutex::new(writer));
-        let list = lock(&stream).begin(DEVICES).map_err(named)?;
-        Ok(Output::Receiver(Receiver { socket, stream, list }))
+        let mut writer = writer;
+        let list = writer.begin(DEVICES).map_err(named)?;
+        let stream = Stream { writer: Mutex::new(writer), until: OnceLock::new() };
+        Ok(Output::Receiver(Receiver { socket, stream: Arc::new(stream), list }))
     }
 
     /// Adds a line to the list of the disks.
@@ -71,7 +100,7 @@ impl Output {
                 listed.map_err(|error| named(&path, &error))
             }
             Output::Receiver(Receiver { stream, list, .. }) => {
-                lock(stream).write(*list, line.as_bytes()).map_err(of_receiver)
+                stream.send(|writer| writer.write(*list, line.as_bytes()))
             }
         }
     }
@@ -86,7 +115,7 @@ impl Output {
             }
             Output::Receiver(Receiver { stream, .. }) => {
                 let path = file_path(Path::new(""), disk, index);
-                let file = lock(stream).begin(&path.to_string_lossy()).map_err(of_receiver)?;
+                let file = stream.send(|writer| writer.begin(&path.to_string_lossy()))?;
                 Sink::Sent(Arc::clone(stream), file)
             }
         };
@@ -103,13 +132,18 @@ impl Output {
         }
     }
 
+    /// Limits the time in which a receiver may read the rest of the trace.
+    pub(super) fn limit_end(&self) {
+        if let Output::Receiver(Receiver { stream, .. }) = self {
+            stream.until.get_or_init(|| Instant::now() + END_LIMIT);
+        }
+    }
+
     /// Ends a complete trace, after all files were flushed.
     pub(super) fn end(&self, totals: Totals) -> io::Result<()> {
         match self {
             Output::Directory(_) => Ok(()),
-            Output::Receiver(Receiver { stream, .. }) => {
-                lock(stream).end(totals).map_err(of_receiver)
-            }
+            Output::Receiver(Receiver { stream, .. }) => stream.send(|writer| writer.end(totals)),
         }
     }
 }
@@ -119,7 +153,7 @@ impl Write for Sink {
         match self {
             Sink::File(file) => file.write(bytes),
             Sink::Sent(stream, file) => {
-                lock(stream).write(*file, bytes).map_err(of_receiver)?;
+                stream.send(|writer| writer.write(*file, bytes))?;
                 Ok(bytes.len())
             }
         }
@@ -129,10 +163,6 @@ impl Write for Sink {
         // Neither a file nor the stream has a buffer of its own.
         Ok(())
     }
-}
-
-fn lock(stream: &Mutex<StreamWriter<UnixStream>>) -> MutexGuard<'_, StreamWriter<UnixStream>> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {

@@ -99,10 +99,14 @@ impl Recording {
 
     /// Records until [`Recording::end`], until the receiver hangs up, or until a file cannot be
     /// written.
-    pub(super) fn run(&self, output: &Output) {
+    ///
+    /// Calls `end_disks` once no further disk is accepted.
+    pub(super) fn run(&self, output: &Output, end_disks: impl FnOnce()) {
         let mut disks = Vec::new();
         let ended = self.record(output, &mut disks);
         disks.iter().for_each(OpenDisk::refuse);
+        self.lock().is_over = true;
+        end_disks();
         // Without the lock: a subscriber may call the trace.
         let TraceStats { records, lost } = self.stats();
         events::trace_ended(records, lost, ended.as_ref().err());
@@ -115,11 +119,23 @@ impl Recording {
 
     fn record(&self, output: &Output, disks: &mut Vec<OpenDisk>) -> io::Result<()> {
         let mut pause = PAUSES[0];
+        // The counts of disks that were closed.
+        let mut closed = TraceStats::default();
         let mut flushed = Instant::now();
         loop {
             let is_last = self.wait(pause, disks) || output.is_hung_up();
             let flushes = is_last || flushed.elapsed() >= FLUSH_EVERY;
-            let Pass { stats, is_busy } = pass(disks, output, is_last, flushes)?;
+            if is_last {
+                output.limit_end();
+            }
+            let Pass { mut stats, is_busy } = pass(disks, output, is_last, flushes)?;
+            disks.retain_mut(|disk| {
+                if disk.is_complete {
+                    closed.add(disk.stats());
+                }
+                !disk.is_complete
+            });
+            stats.add(closed);
             self.lock().stats = stats;
             if is_last {
                 let TraceStats { records, lost } = stats;
@@ -156,10 +172,21 @@ struct Pass {
     is_busy: bool,
 }
 
-/// Empties all rings into their files.
+impl TraceStats {
+    fn add(&mut self, other: TraceStats) {
+        self.records += other.records;
+        self.lost += other.lost;
+    }
+}
+
+/// Empties all rings into their files. Completes the disks that were closed, whose counts are not
+/// in the outcome.
 fn pass(disks: &mut [OpenDisk], output: &Output, is_last: bool, flushes: bool) -> io::Result<Pass> {
     let mut all = Pass { stats: TraceStats::default(), is_busy: false };
     for disk in disks {
+        // Read first: all records of a closed disk are then read below.
+        let is_closed = disk.disk.rings.is_disk_closed();
+        let is_last = is_last || is_closed;
         disk.open(output)?;
         if is_last {
             // Records that are written until the writers see this may stay unread.
@@ -169,12 +196,13 @@ fn pass(disks: &mut [OpenDisk], output: &Output, is_last: bool, flushes: bool) -
         if is_last {
             disk.note_lost()?;
         }
-        if flushes {
+        if flushes || is_last {
             disk.files().try_for_each(TraceFile::flush)?;
         }
-        let stats = disk.stats();
-        all.stats.records += stats.records;
-        all.stats.lost += stats.lost;
+        match is_closed {
+            true => disk.is_complete = true,
+            false => all.stats.add(disk.stats()),
+        }
     }
     Ok(all)
 }
@@ -185,6 +213,8 @@ type TracedFile = TraceFile<OutputFile>;
 struct OpenDisk {
     disk: TracedDisk,
     is_listed: bool,
+    /// Its files have all records of a disk that was closed.
+    is_complete: bool,
     rings: Vec<OpenRing>,
     /// Files of rings that have ended, for the next ones.
     free: Vec<TracedFile>,
@@ -204,7 +234,7 @@ struct OpenRing {
 impl OpenDisk {
     fn new(disk: TracedDisk) -> OpenDisk {
         let (rings, free) = (Vec::new(), Vec::new());
-        OpenDisk { disk, is_listed: false, rings, free, nr_files: 0 }
+        OpenDisk { disk, is_listed: false, is_complete: false, rings, free, nr_files: 0 }
     }
 
     /// Lists the disk, and opens files for the rings that were added.

@@ -182,6 +182,39 @@ fn owned_contexts_that_open_later_are_traced() {
     assert_eq!(stages(dir.path()).len(), 8);
 }
 
+/// Waits until a condition holds.
+#[track_caller]
+fn wait_until(condition: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed().as_secs() < 20, "it does not come true");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn files_of_a_closed_disk_are_closed_while_the_trace_goes_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let trace = Trace::create(dir.path()).expect("it is empty");
+    let nr_open = || {
+        let links = fs::read_dir("/proc/self/fd").expect("it is there").flatten();
+        let links = links.filter_map(|link| fs::read_link(link.path()).ok());
+        links.filter(|path| path.starts_with(dir.path())).count()
+    };
+    for nth in 1..=3 {
+        let disk = Disk::open("ram:1M?tag_set=closed-while-traced").expect("it opens");
+        trace.add(&disk).expect("it is not traced");
+        disk.write_at(&[1; 4096], 0).expect("it is written");
+        wait_until(|| trace.stats().records == 4 * nth && nr_open() > 0);
+        drop(disk);
+        wait_until(|| nr_open() == 0);
+        assert_eq!(trace.stats(), TraceStats { records: 4 * nth, lost: 0 });
+    }
+    assert_eq!(trace.finish().expect("it is complete").records, 12);
+    assert_eq!(directory::find(dir.path()).expect("files").len(), 3);
+    assert_eq!(letters(dir.path()), "QGDC");
+}
+
 /// Returns a trace that is sent, and its receiver's end.
 fn sent() -> (Trace, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
@@ -214,6 +247,10 @@ fn trace_without_a_receiver_ends_with_its_reason() {
     let (trace, receiver) = sent();
     trace.add(&disk).expect("it is not traced");
     drop(receiver);
+    // The disk can be traced again, even if the caller does not wait for the end of the trace.
+    let dir = tempfile::tempdir().expect("a directory");
+    let next = Trace::create(dir.path()).expect("it is empty");
+    wait_until(|| next.add(&disk).is_ok());
     let error = trace.wait().expect_err("no receiver").to_string();
     assert_eq!(error, "cannot send the trace to its receiver: it has closed the socket");
     disk.write_at(&[1; 4096], 0).expect("I/O goes on");

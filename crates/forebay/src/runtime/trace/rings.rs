@@ -33,11 +33,14 @@ pub(crate) struct DiskRings {
     added: Mutex<Vec<NewRing>>,
     /// No ring is read any more.
     is_closed: AtomicBool,
+    /// The disk was closed: no ring is written any more.
+    is_disk_closed: AtomicBool,
 }
 
 impl DiskRings {
     pub(crate) fn new(nr_records: usize) -> DiskRings {
-        DiskRings { nr_records, added: Mutex::default(), is_closed: AtomicBool::new(false) }
+        let (is_closed, is_disk_closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        DiskRings { nr_records, added: Mutex::default(), is_closed, is_disk_closed }
     }
 
     /// Ends the rings: no more are created.
@@ -49,6 +52,17 @@ impl DiskRings {
     /// Returns whether the rings have ended.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Records that the disk was closed. The records of its I/O are in the rings.
+    pub(super) fn close_disk(&self) {
+        // Release: pairs with the load of the recorder, which then finds all records.
+        self.is_disk_closed.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the disk was closed.
+    pub(crate) fn is_disk_closed(&self) -> bool {
+        self.is_disk_closed.load(Ordering::Acquire)
     }
 
     /// Creates the ring of a hardware context.
