@@ -21,7 +21,7 @@ pub const MAX_CLIENTS: usize = 8;
 /// Pause after the system has run out of a resource.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest wait for the threads of requests when the server ends.
-const WORK_END: Duration = Duration::from_secs(15);
+pub const WORK_END: Duration = Duration::from_secs(15);
 /// Most descriptors that one message of a client may have. The kernel closes the others.
 const MAX_DESCRIPTORS: usize = 64;
 

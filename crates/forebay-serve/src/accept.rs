@@ -67,8 +67,10 @@ pub(crate) fn accept_until(
             continue;
         }
         // A socket that another process has shut down is always ready and never has a connection.
-        for (nr, polled) in polled[ends.len()..].iter().enumerate() {
-            if polled.revents().contains(PollFlags::HUP) {
+        let revents: Vec<_> = polled[ends.len()..].iter().map(|fd| fd.revents()).collect();
+        let is_ready = |nr: usize| revents.get(nr).is_some_and(|found| !found.is_empty());
+        for (nr, found) in revents.iter().enumerate() {
+            if found.contains(PollFlags::HUP) {
                 let why = io::Error::other("another process has shut the socket down");
                 let device = nr.checked_sub(listeners.len()).map(|nr| &*devices[nr]);
                 failed(why, device)?;
@@ -78,12 +80,16 @@ pub(crate) fn accept_until(
         if is_draining {
             continue;
         }
-        for listener in listeners {
+        for (_, listener) in listeners.iter().enumerate().filter(|(nr, _)| is_ready(*nr)) {
             let push = |fd, peer| threads.push(fd, peer);
             let accepted = accept_from(listener, shared, push);
             is_exhausted |= accepted.or_else(|error| failed(error, None))?;
         }
-        for device in &devices {
+        for (nr, device) in devices.iter().enumerate() {
+            if !is_ready(listeners.len() + nr) || !device.accepts() {
+                continue;
+            }
+            device.prepare_accept();
             let push = |fd, _| device.push(fd);
             let accepted = accept_from(device.listener(), shared, push);
             is_exhausted |= accepted.or_else(|error| failed(error, Some(device)))?;

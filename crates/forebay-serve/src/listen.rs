@@ -93,8 +93,7 @@ impl Listener {
     /// # Errors
     /// Returns an error if the kernel does not return its address.
     pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Listener> {
-        let flags = rustix::fs::fcntl_getfl(&socket)?;
-        rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
+        set_nonblocking(&socket)?;
         let address = getsockname(&socket)?;
         let name = if address.address_family() == AddressFamily::UNIX {
             let address = SocketAddrUnix::try_from(address)?;
@@ -104,6 +103,11 @@ impl Listener {
             Name::of(SocketAddr::try_from(address)?)
         };
         Listener::new(socket, name, None)
+    }
+
+    /// Sets the flag `O_NONBLOCK` again, which another owner of the socket may have cleared.
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
+        set_nonblocking(&self.socket)
     }
 
     fn new(socket: OwnedFd, name: Name, file: Option<SocketFile>) -> io::Result<Listener> {
@@ -194,6 +198,11 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(socket)?;
+    Ok(rustix::fs::fcntl_setfl(socket, flags | rustix::fs::OFlags::NONBLOCK)?)
 }
 
 fn spare() -> io::Result<OwnedFd> {

@@ -12,14 +12,14 @@ use crate::exports::Found;
 use crate::metrics::{CountedExport, last_part};
 use crate::open_files;
 use crate::shared::Shared;
-use crate::vhost_user::Devices;
+use crate::vhost_user::{DeviceThreads, Devices, end_connections};
 use crate::worker::inbox::{NewExport, WorkerCommand, WorkerInbox};
 use forebay::{Spec, now_ns};
 use forebay_insight::stats::Process;
 use forebay_nbd::export::ExportInfo;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Longest wait until the workers have the queues of a disk that was added.
@@ -80,7 +80,30 @@ impl Managed {
         options: &ExportOptions,
         device: Option<DeviceOptions>,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<Arc<Export>, String> {
+    ) -> Result<Arc<Export>, ChangeError> {
+        let (export, answers) = self.add_offered(options, device, descriptors)?;
+        let until = Instant::now() + OPENED;
+        for _ in &self.workers {
+            let left = until.saturating_duration_since(Instant::now());
+            answers.recv_timeout(left).map_err(|_| ChangeError {
+                why: format!(
+                    "the export {:?} was added, but a thread has not opened it within {OPENED:?}: \
+                     check the log, or remove it",
+                    export.name
+                ),
+                is_done: true,
+            })?;
+        }
+        Ok(export)
+    }
+
+    /// Adds an export that workers may not have opened yet. Each sends an answer.
+    fn add_offered(
+        &self,
+        options: &ExportOptions,
+        device: Option<DeviceOptions>,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(Arc<Export>, Receiver<()>), String> {
         if self.workers.is_empty() && device.is_none() {
             return Err("this server has no NBD socket: add the export for a virtual machine \
                         (--vhost-user-blk), or start the server with --nbd"
@@ -114,11 +137,11 @@ impl Managed {
             ));
         }
         let export = Arc::new(export);
-        let device = self.offer(&export, info, device)?;
+        let (device, answers) = self.offer(&export, info, device)?;
         let Export { name, spec, .. } = &*export;
         let device = device.map(|device| format!(", {}", device.spec())).unwrap_or_default();
         self.shared.log.line(now_ns(), format_args!("export {name:?}: added, {spec}{device}"));
-        Ok(export)
+        Ok((export, answers))
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
@@ -134,13 +157,14 @@ impl Managed {
         }
     }
 
-    /// Opens the queues of an export, and offers it. Returns its device.
+    /// Opens the queues of an export, and offers it. Returns its device, and the answers of the
+    /// workers.
     fn offer(
         &self,
         export: &Arc<Export>,
         info: ExportInfo,
         device: Option<DeviceOptions>,
-    ) -> Result<Option<Arc<Device>>, String> {
+    ) -> Result<(Option<Arc<Device>>, Receiver<()>), String> {
         let size_bytes = info.size_bytes;
         let Shared { exports, sizes, counters, status, limits, traces, .. } = &*self.shared;
         let turn = sizes.begin();
@@ -188,23 +212,14 @@ impl Managed {
         let started = device.as_ref().map_or(Ok(()), |device| self.start(device));
         drop((new, turn));
         if let Err(why) = started {
+            let line = format_args!("export {:?}: not added: {why}", export.name);
+            self.shared.log.warn(now_ns(), line);
             // No front end has used it.
             let found = Found { index, export: Arc::clone(export), is_withdrawn: false };
             let _ = self.remove(&found, true);
             return Err(why);
         }
-        let until = Instant::now() + OPENED;
-        for _ in &self.workers {
-            let left = until.saturating_duration_since(Instant::now());
-            answers.recv_timeout(left).map_err(|_| {
-                format!(
-                    "the export {:?} was added, but a thread has not opened it within {OPENED:?}: \
-                     check the log, or remove it",
-                    export.name
-                )
-            })?;
-        }
-        Ok(device)
+        Ok((device, answers))
     }
 
     /// Starts a device whose export is offered. Its front ends wait until its rings are ready.
@@ -228,33 +243,24 @@ impl Managed {
     /// # Errors
     /// Returns the reason if it cannot be removed. If the last flush fails, it is removed all the
     /// same.
-    pub(crate) fn remove(&self, found: &Found, force: bool) -> Result<(), String> {
+    pub(crate) fn remove(&self, found: &Found, force: bool) -> Result<(), ChangeError> {
         let Found { index, export, .. } = found;
         let (index, name) = (*index, &export.name);
-        let is_first = self.withdraw(index, export)?;
+        let Withdrawn { is_first, devices } = self.withdraw(index, export, force)?;
         if force {
-            // I/O in flight must not wait for a limit.
-            export.tenant.lift_limits();
-            for worker in &self.workers {
-                worker.push(WorkerCommand::EndClients { index });
-            }
-            self.devices.end_clients(index);
+            end_connections(&devices);
         }
         let exports = &self.shared.exports;
-        if !is_first {
-            return match exports.wait_until_removed(index, export) {
-                true => Ok(()),
-                false => Err(format!(
-                    "export {:?} was not removed: the server is shutting down",
-                    export.name
-                )),
-            };
+        let has_ended = match is_first {
+            true => exports.wait_until_unused(index, export),
+            false => exports.wait_until_removed(index, export),
+        };
+        if !has_ended {
+            let why = format!("export {name:?} was not removed: the server is shutting down");
+            return Err(ChangeError { why, is_done: false });
         }
-        if !exports.wait_until_unused(index, export) {
-            return Err(format!(
-                "export {:?} was not removed: the server is shutting down",
-                export.name
-            ));
+        if !is_first {
+            return Ok(());
         }
         self.devices.remove(index);
         self.shared.devices.remove(index);
@@ -274,33 +280,71 @@ impl Managed {
             Err(error) => {
                 let line = format_args!("export {name:?}: removed: {error}");
                 self.shared.log.warn(now_ns(), line);
-                Err(format!("the export {name:?} was removed, but {error}"))
+                let why = format!("the export {name:?} was removed, but {error}");
+                Err(ChangeError { why, is_done: true })
             }
         }
     }
 
-    /// Withdraws an export. Returns false if another thread has done that.
-    fn withdraw(&self, index: usize, export: &Arc<Export>) -> Result<bool, String> {
+    /// Withdraws an export, unless another thread has done that. With `force`, makes the workers
+    /// end its clients; the caller ends those of the devices.
+    ///
+    /// # Errors
+    /// Returns the reason if the export is no longer there: another one may have its index.
+    fn withdraw(
+        &self,
+        index: usize,
+        export: &Arc<Export>,
+        force: bool,
+    ) -> Result<Withdrawn, String> {
         let Shared { exports, sizes, .. } = &*self.shared;
         let _turn = sizes.begin();
         let found = exports.named(&export.name);
         let found = found.filter(|found| Arc::ptr_eq(&found.export, export));
         let found =
             found.ok_or_else(|| format!("the export {:?} was removed already", export.name))?;
-        if found.is_withdrawn {
-            return Ok(false);
+        let devices = self.devices.of_export(index);
+        if !found.is_withdrawn {
+            let mut infos = sizes.infos().to_vec();
+            infos[index].withdraw();
+            let infos: Arc<[ExportInfo]> = infos.into();
+            sizes.set_for_new_threads(Arc::clone(&infos));
+            exports.withdraw(index, self.workers.len() + devices.len());
+            self.devices.withdraw(index);
+            self.shared.closing.note_sockets();
+            for worker in &self.workers {
+                let infos = Arc::clone(&infos);
+                worker.push(WorkerCommand::Withdraw { index, infos });
+            }
         }
-        let mut infos = sizes.infos().to_vec();
-        infos[index].withdraw();
-        let infos: Arc<[ExportInfo]> = infos.into();
-        sizes.set_for_new_threads(Arc::clone(&infos));
-        exports.withdraw(index, self.workers.len() + self.devices.nr_of_export(index));
-        self.devices.withdraw(index);
-        self.shared.closing.note_sockets();
-        for worker in &self.workers {
-            let infos = Arc::clone(&infos);
-            worker.push(WorkerCommand::Withdraw { index, infos });
+        if force {
+            // I/O in flight must not wait for a limit.
+            export.tenant.lift_limits();
+            for worker in &self.workers {
+                worker.push(WorkerCommand::EndClients { index });
+            }
         }
-        Ok(true)
+        Ok(Withdrawn { is_first: !found.is_withdrawn, devices })
+    }
+}
+
+/// An export that was withdrawn.
+struct Withdrawn {
+    /// No other thread has withdrawn it before.
+    is_first: bool,
+    devices: Vec<Arc<DeviceThreads>>,
+}
+
+/// A change of the exports that has failed.
+#[derive(Debug)]
+pub(crate) struct ChangeError {
+    pub(crate) why: String,
+    /// Whether the export was added or removed all the same.
+    pub(crate) is_done: bool,
+}
+
+impl From<String> for ChangeError {
+    fn from(why: String) -> ChangeError {
+        ChangeError { why, is_done: false }
     }
 }

@@ -199,6 +199,20 @@ fn refused_device_changes_nothing_and_the_reason_is_named() {
 }
 
 #[test]
+fn descriptors_of_a_refused_request_reach_no_other_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    serve(folder.path(), |control| {
+        let listener = UnixListener::bind(folder.path().join("s")).expect("a socket");
+        let request = json!({"command": "add", "export": "vm", "speck": "ram:1M"});
+        let mut connection = control.send(&request, &[listener.as_fd()]);
+        let mut line = String::new();
+        connection.read_line(&mut line).expect("a reply");
+        assert!(line.contains("the field \\\"spec\\\" is missing"), "{line}");
+        assert_eq!(connection.read_line(&mut line).expect("the end"), 0, "it is closed");
+    });
+}
+
+#[test]
 fn client_that_shuts_its_socket_down_ends_neither_the_server_nor_its_guest() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("vm.sock");
@@ -210,6 +224,9 @@ fn client_that_shuts_its_socket_down_ends_neither_the_server_nor_its_guest() {
         assert_eq!(control.ask(&request, &[listener.as_fd()])["export"], "vm");
         let mut guest = Guest::connect(&socket);
         write(&mut guest, 1, 1);
+        // The socket blocks now, until the server sets its flag again.
+        listener.set_nonblocking(false).expect("a flag");
+        write(&mut Guest::connect(&folder.path().join("0")), 1, 1);
         UnixStream::from(std::os::fd::OwnedFd::from(listener))
             .shutdown(Shutdown::Both)
             .expect("it listens");

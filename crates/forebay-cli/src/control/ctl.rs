@@ -1,7 +1,8 @@
 //! `forebay ctl`: one subcommand for each request at the control socket.
 
 use super::add::{self, AddArgs, Passed};
-use super::{ask, limits, pairs, print};
+use super::socket::Connection;
+use super::{limits, pairs, print};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_insight::socket_file;
@@ -118,15 +119,22 @@ enum Switch {
 /// Runs `forebay ctl`.
 pub(crate) fn main(args: &CtlArgs) -> Result<(), Failure> {
     let mut request = request(&args.command)?;
+    // Before the files are opened, because they may use up the descriptors.
+    let server = Connection::open(&args.socket)?;
     let mut passed = Passed::default();
     if let Command::Add(add) = &args.command {
         passed = Passed::open(add)?;
         request["descriptors"] = passed.descriptors().len().into();
     }
-    let reply = ask(&args.socket, &request, &passed.descriptors())?;
-    passed.keep_socket();
+    let reply = server.exchange(&request, &passed.descriptors());
+    let is_refused = |reply: &Value| reply["error"].is_string() && reply["added"] != true;
+    // Without a reply, the server may listen there.
+    if !reply.as_ref().is_ok_and(is_refused) {
+        passed.keep_socket();
+    }
+    let reply = reply?;
     remove_sockets(&reply);
-    print(&reply, args.json)
+    print(&server.result(reply)?, args.json)
 }
 
 /// Removes the sockets of devices that were removed with their export. The server cannot remove

@@ -22,7 +22,7 @@ pub(super) fn run(
     server: &Managed,
     request: Request,
     descriptors: Vec<OwnedFd>,
-) -> Result<Value, String> {
+) -> Result<Value, ErrorReply> {
     match request {
         Request::Exports => {
             let mut reply = json!({ "exports": describe_all(server) });
@@ -33,7 +33,7 @@ pub(super) fn run(
             Ok(reply)
         }
         Request::Stats => Ok(server.shared.counters.describe(&server.process)),
-        Request::Limits { export, client, set } => limits(server, &export, client, &set),
+        Request::Limits { export, client, set } => Ok(limits(server, &export, client, &set)?),
         Request::Policy { export, set } => {
             let export = named(server, &export)?.export;
             if !set.is_empty() {
@@ -41,23 +41,41 @@ pub(super) fn run(
             }
             Ok(policy::describe(&export))
         }
-        Request::Resize { export } => resize(server, export.as_deref()),
+        Request::Resize { export } => Ok(resize(server, export.as_deref())?),
         Request::Add(mut add) => {
             let mut descriptors = descriptors;
             let device = add.device.take().map(|device| of_device(device, &mut descriptors));
             let (device, options) = (device.transpose()?, options(add)?);
-            let export = server.add(&options, device, descriptors)?;
-            Ok(describe(server, &export))
+            let added = server.add(&options, device, descriptors).map_err(|failed| {
+                let mut reply = json!({ "error": failed.why });
+                if failed.is_done {
+                    reply["added"] = true.into();
+                }
+                ErrorReply(reply)
+            });
+            Ok(describe(server, &added?))
         }
         Request::Remove { export, force } => {
             let found = named(server, &export)?;
             let sockets = server.device_sockets(&found.export);
-            server.remove(&found, force)?;
-            let mut reply = json!({ "removed": export });
-            if !sockets.is_empty() {
-                reply["sockets"] = sockets.into();
+            let (error, is_done) = match server.remove(&found, force) {
+                Ok(()) => (None, true),
+                Err(failed) => (Some(failed.why), failed.is_done),
+            };
+            let mut reply = json!({});
+            if is_done {
+                reply["removed"] = export.into();
+                if !sockets.is_empty() {
+                    reply["sockets"] = sockets.into();
+                }
             }
-            Ok(reply)
+            match error {
+                None => Ok(reply),
+                Some(error) => {
+                    reply["error"] = error.into();
+                    Err(ErrorReply(reply))
+                }
+            }
         }
         Request::Drain { force } => {
             let drain = if force { Drain::AtOnce } else { Drain::Waits };
@@ -71,8 +89,10 @@ pub(super) fn run(
         }
         Request::ReloadCertificates => match reload_certificates(&server.shared) {
             Ok(Some(directory)) => Ok(json!({ "reloaded": directory.display().to_string() })),
-            Ok(None) => Err("this server has no certificates: start it with --tls".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(None) => {
+                Err("this server has no certificates: start it with --tls".to_owned().into())
+            }
+            Err(error) => Err(error.to_string().into()),
         },
         Request::LogLevel { level } => {
             let log = &server.shared.log;
@@ -82,8 +102,18 @@ pub(super) fn run(
             }
             Ok(json!({ "log_level": log.level().name() }))
         }
-        Request::Trace { on } => trace(server, on),
-        Request::Record => record(server, descriptors),
+        Request::Trace { on } => Ok(trace(server, on)?),
+        Request::Record => Ok(record(server, descriptors)?),
+    }
+}
+
+/// The reply to a request that has failed.
+#[derive(Debug)]
+pub(super) struct ErrorReply(pub(super) Value);
+
+impl From<String> for ErrorReply {
+    fn from(error: String) -> ErrorReply {
+        ErrorReply(json!({ "error": error }))
     }
 }
 

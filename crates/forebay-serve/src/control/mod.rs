@@ -13,6 +13,7 @@ use crate::managed::Managed;
 use crate::shared::Shared;
 use crate::vhost_user::Devices;
 use crate::worker::inbox::WorkerInbox;
+use commands::ErrorReply;
 use forebay_insight::lines::{Line, Lines, reply};
 use forebay_insight::small::{Answer, Service};
 use request::Request;
@@ -47,13 +48,20 @@ impl Control {
         });
         let (request, descriptors) = match parsed {
             Ok(parsed) => parsed,
-            Err(error) => return Answer::Reply(reply(&json!({ "error": error }))),
+            Err(error) => {
+                let error = reply(&json!({ "error": error }));
+                // The next request must not get the descriptors of this one.
+                return match std::mem::take(received).is_empty() {
+                    true => Answer::Reply(error),
+                    false => Answer::Last(error),
+                };
+            }
         };
         let takes_long = request.takes_long();
         let server = Arc::clone(&self.server);
         let work = move || {
             let done = commands::run(&server, request, descriptors);
-            reply(&done.unwrap_or_else(|error| json!({ "error": error })))
+            reply(&done.unwrap_or_else(|ErrorReply(error)| error))
         };
         if takes_long { Answer::Work(Box::new(work)) } else { Answer::Reply(work()) }
     }

@@ -47,7 +47,9 @@
 //! NUMBER, "peer": TEXT, "stats": {...}}`, with the number of its connection, and with `"limits"`
 //! if it has its own. Its stats are `null` while clients have no limits, or if the disk can have no
 //! more owners. Those of the export include all clients. Times are nanoseconds. The depth in
-//! `stats` is `null` without a limit. A request that fails returns `{"error": TEXT}`.
+//! `stats` is `null` without a limit. A request that fails returns `{"error": TEXT}`, with
+//! `"added": true` or `"removed": NAME` if the change was made all the same. The connection is
+//! closed if it had descriptors.
 //!
 //! TRACE is `null` if there was no trace and the server has no directory for one, and otherwise
 //! `{"on": BOOLEAN}`. Once there was a trace, it also has `"directory": PATH` (`null`: a client

@@ -12,7 +12,10 @@ use crate::metrics::RingCounters;
 use crate::shared::Shared;
 use forebay::now_ns;
 use forebay_vhost_user::{RingCommand, Rings};
+use rustix::net::{RecvFlags, recv};
 use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -44,7 +47,6 @@ impl Channel {
         let export = export.as_str();
         let id = counters.id();
         self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
-        self.shared.closing.note_client();
         // Each connection has other memory. No ring runs now.
         device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
@@ -53,6 +55,10 @@ impl Channel {
         let seat = tenant.connect(id, Place { address, peer: Peer::Unix, submitter });
         let rings = Connection { channel: self, id };
         let ended = self.connections.await_first_message(&stream, FIRST_MESSAGE).and_then(|()| {
+            // One that only looks whether a server listens is no client.
+            if has_message(&stream) {
+                self.shared.closing.note_client();
+            }
             forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings)
         });
         // The rings have stopped, so none of their I/O is in flight.
@@ -73,6 +79,13 @@ impl Channel {
     fn line(&self, text: impl fmt::Display) {
         self.shared.log.line(now_ns(), text);
     }
+}
+
+/// Returns whether a front end has sent something.
+fn has_message(stream: &UnixStream) -> bool {
+    let mut byte = [MaybeUninit::<u8>::uninit()];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    recv(stream, &mut byte, flags).is_ok_and(|((received, _), _)| !received.is_empty())
 }
 
 /// The rings of a device while it serves a connection.

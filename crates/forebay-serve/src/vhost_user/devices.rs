@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::error::ServeError;
 use crate::shared::Shared;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -16,6 +17,9 @@ pub(crate) struct Devices {
     shared: Arc<Shared>,
     panicked: Arc<OwnedFd>,
     running: Mutex<Vec<Arc<DeviceThreads>>>,
+    /// Threads of removed devices that have panicked. Relaxed: only the end of the server reads it,
+    /// after it has joined or left the thread that removes.
+    nr_died: AtomicUsize,
 }
 
 impl Devices {
@@ -23,7 +27,7 @@ impl Devices {
     /// `panicked` readable.
     pub(crate) fn new(shared: &Arc<Shared>, panicked: &Arc<OwnedFd>) -> Devices {
         let (shared, panicked) = (Arc::clone(shared), Arc::clone(panicked));
-        Devices { shared, panicked, running: Mutex::default() }
+        Devices { shared, panicked, running: Mutex::default(), nr_died: AtomicUsize::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<DeviceThreads>>> {
@@ -35,7 +39,8 @@ impl Devices {
         self.lock().clone()
     }
 
-    fn of_export(&self, export: usize) -> Vec<Arc<DeviceThreads>> {
+    /// Returns the devices of an export.
+    pub(crate) fn of_export(&self, export: usize) -> Vec<Arc<DeviceThreads>> {
         self.lock().iter().filter(|device| device.export() == export).cloned().collect()
     }
 
@@ -61,21 +66,10 @@ impl Devices {
         self.lock().iter().map(|device| device.nr_connections()).sum()
     }
 
-    /// Returns the number of devices of an export.
-    pub(crate) fn nr_of_export(&self, export: usize) -> usize {
-        self.of_export(export).len()
-    }
-
     /// Makes the devices of an export serve no further connections. Each leaves the export
     /// ([`Exports::left`](crate::exports::Exports::left)) when its current one has ended.
     pub(crate) fn withdraw(&self, export: usize) {
         self.of_export(export).iter().for_each(|device| device.withdraw());
-    }
-
-    /// Ends the connections of an export's devices, which were withdrawn. Requests in flight are
-    /// answered first.
-    pub(crate) fn end_clients(&self, export: usize) {
-        end_connections(&self.of_export(export));
     }
 
     /// Removes the devices of an export, which have left it, and waits until their threads have
@@ -83,7 +77,7 @@ impl Devices {
     pub(crate) fn remove(&self, export: usize) {
         for device in self.of_export(export) {
             // A panic has made `panicked` readable, which ends the server.
-            device.end();
+            self.nr_died.fetch_add(device.end(), Ordering::Relaxed);
         }
         self.lock().retain(|device| device.export() != export);
     }
@@ -98,7 +92,8 @@ impl Devices {
     pub(crate) fn end(&self) -> usize {
         let devices = self.all();
         end_connections(&devices);
-        devices.iter().map(|device| device.end()).sum()
+        let nr_died: usize = devices.iter().map(|device| device.end()).sum();
+        nr_died + self.nr_died.load(Ordering::Relaxed)
     }
 
     /// Makes the threads end, without waiting for them.
@@ -113,7 +108,7 @@ impl Devices {
 }
 
 /// Ends connections, after the replies to their requests in flight.
-fn end_connections(devices: &[Arc<DeviceThreads>]) {
+pub(crate) fn end_connections(devices: &[Arc<DeviceThreads>]) {
     devices.iter().for_each(|device| device.close());
     let until = Instant::now() + REPLY_TIMEOUT;
     devices.iter().for_each(|device| device.end_replies(until));

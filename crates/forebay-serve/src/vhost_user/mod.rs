@@ -15,5 +15,5 @@ mod devices;
 mod ring;
 mod threads;
 
-pub(crate) use devices::Devices;
+pub(crate) use devices::{Devices, end_connections};
 pub(crate) use threads::DeviceThreads;

@@ -63,11 +63,15 @@ impl DeviceThreads {
             running: Mutex::default(),
             has_failed: AtomicBool::new(false),
         };
-        let started = threads.start_all(panicked);
-        if started.is_err() {
-            threads.abandon();
+        match threads.start_all(panicked) {
+            Ok(readies) => Ok((threads, readies)),
+            Err(error) => {
+                threads.abandon();
+                // A ring that begins late uses the export, whose index is free after this.
+                threads.end();
+                Err(error)
+            }
         }
-        Ok((threads, started?))
     }
 
     fn start_all(&mut self, panicked: &Arc<OwnedFd>) -> Result<Vec<Receiver<()>>, ServeError> {
@@ -154,7 +158,7 @@ impl DeviceThreads {
     /// server goes on: it does if the device was added while it ran, because a client at the
     /// control socket has opened the socket, and must not end the server.
     pub(crate) fn fail_socket(&self, why: &io::Error) -> bool {
-        if self.connections.is_withdrawn() {
+        if !self.accepts() {
             return true;
         }
         if !self.device.was_added {
@@ -171,8 +175,16 @@ impl DeviceThreads {
     }
 
     /// Returns whether its socket accepts connections.
-    pub(super) fn accepts(&self) -> bool {
+    pub(crate) fn accepts(&self) -> bool {
         !self.connections.is_withdrawn() && !self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Makes sure that the socket does not block: the client that has passed it shares its flags.
+    pub(crate) fn prepare_accept(&self) {
+        if self.device.was_added {
+            // It is open, so this does not fail.
+            let _ = self.device.listener.set_nonblocking();
+        }
     }
 
     /// Returns the index of its export.

@@ -7,22 +7,16 @@
 //! A shared description has shared flags. A file gets a flag that has no effect here, and no other
 //! may have it then. `kcmp` would find this too, but kernels and containers may lack it.
 
-use crate::sys::fork::Origin;
+use crate::sys::fork::{Origin, PerProcess};
 use crate::sys::open_flags::{open_flags, set_open_flags};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The descriptors of all files that were registered. A file leaves it, under the lock, before it
 /// is closed, so the numbers are those of open files as long as the lock is held.
-static REGISTERED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
-
-fn registered() -> MutexGuard<'static, Vec<RawFd>> {
-    // Each change under this lock is complete even if a panic follows.
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static REGISTERED: PerProcess<Vec<RawFd>> = PerProcess::new();
 
 /// An open file that shares no description with another registered one.
 #[derive(Debug)]
@@ -39,7 +33,7 @@ impl DistinctFile {
     /// # Errors
     /// Returns the error of the system if it does not set or show the flags of a file.
     pub(crate) fn register(files: Vec<File>) -> io::Result<Option<Vec<DistinctFile>>> {
-        let mut registered = registered();
+        let mut registered = REGISTERED.lock();
         let result = are_distinct(&files, &registered);
         files.iter().try_for_each(|file| set_mark(file, false))?;
         if !result? {
@@ -69,11 +63,10 @@ impl Deref for DistinctFile {
 
 impl Drop for DistinctFile {
     fn drop(&mut self) {
-        // In a child of a fork, another thread of the parent may have had the lock. The child's
-        // entry stays; `are_distinct` skips it when its number is used again.
+        // A child of a fork has a list of its own.
         if self.is_registered && !self.origin.is_elsewhere() {
             let number = self.file.as_raw_fd();
-            registered().retain(|other| *other != number);
+            REGISTERED.lock().retain(|other| *other != number);
         }
     }
 }
@@ -88,9 +81,11 @@ fn are_distinct(files: &[File], registered: &[RawFd]) -> io::Result<bool> {
         }
         set_mark(file, true)?;
     }
-    let is_new = |fd: &RawFd| files.iter().any(|file| file.as_raw_fd() == *fd);
-    // The mark may be of another owner of the file, which then must not be used either.
-    Ok(!registered.iter().filter(|fd| !is_new(fd)).any(|fd| is_marked(fd).unwrap_or(false)))
+    // The mark of a duplicate goes with ours. The flag of another file does not.
+    let marked = |fd: &&RawFd| is_marked(*fd).unwrap_or(false);
+    let suspects: Vec<&RawFd> = registered.iter().filter(marked).collect();
+    files.iter().try_for_each(|file| set_mark(file, false))?;
+    Ok(suspects.iter().all(marked))
 }
 
 fn is_marked(fd: &impl AsRawFd) -> io::Result<bool> {
@@ -121,7 +116,11 @@ mod tests {
         let both = DistinctFile::register(vec![second, duplicate]).expect("flags");
         assert!(both.is_none(), "the second is a duplicate of a registered one");
         assert!(!is_marked(&*stock[0]).expect("flags"), "no mark is left");
-        drop(stock);
+        // The flag of another owner says nothing.
+        set_mark(&kept, true).expect("flags");
+        let third = DistinctFile::register(vec![open()]).expect("flags").expect("distinct");
+        set_mark(&kept, false).expect("flags");
+        drop((stock, third));
         assert!(DistinctFile::register(vec![kept]).expect("flags").is_some());
     }
 }
