@@ -1,7 +1,7 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`], [`filename`], [`files_in`]: the disks of each clone of a job, colons in file names,
-//!   and the files of a directory;
+//! - [`plan`], [`filename`], [`files_in`], [`file_id`]: the disks of each clone of a job, colons in
+//!   file names, the files of a directory, and files with several names;
 //! - [`contradictions`], [`notes`]: options beside other values of the same key, and those without
 //!   effect;
 //! - [`in_use`], [`open`], [`memory`]: checks before anything is written;
@@ -30,6 +30,7 @@ mod compare;
 mod contents;
 mod contradictions;
 mod dump;
+mod file_id;
 mod filename;
 mod files_in;
 mod fill;

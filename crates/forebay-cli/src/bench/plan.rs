@@ -14,6 +14,7 @@ use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Extent, Job};
 use forebay_fio::units::Size;
 
+use super::file_id::FileId;
 use super::owner::OwnerPlan;
 use super::{contradictions, filename, files_in};
 use crate::failure::Failure;
@@ -34,8 +35,8 @@ pub(super) struct Target {
     pub(super) extent: Extent,
     /// Number of the disk; clones that share a disk have the same one.
     pub(super) disk: usize,
-    /// Number of the file or device below the disk. Disks of one path with different settings have
-    /// the same one.
+    /// Number of the file or device below the disk. Disks of one file with different settings or
+    /// names have the same one.
     pub(super) place: u64,
     /// The disk.
     pub(super) spec: Spec,
@@ -91,7 +92,8 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
                 needs[disk].add(job, owner);
                 let path = file_below(&spec);
                 let next = places.len() as u64;
-                let place = *places.entry(path.clone().ok_or(disk)).or_insert(next);
+                let id = path.as_deref().map(FileId::of).ok_or(disk);
+                let place = *places.entry(id).or_insert(next);
                 let existing = path.and_then(|path| length_of_file(&path));
                 let extent = job.extent(clone, file.into(), nr_files, existing);
                 targets.push(Target { job: at, clone, file, extent, disk, place, spec, owner });
