@@ -53,7 +53,7 @@ impl Target {
     /// Returns the disk's name in logs of I/Os: the path of a file, or the spec without keys.
     pub(super) fn name_in_log(&self) -> String {
         match self.path() {
-            Some(path) => path.display().to_string(),
+            Some(path) => filename::name_in_log(&path),
             None => self.name(),
         }
     }
@@ -212,6 +212,10 @@ fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
         return Ok(vec![spec_of(job, &text)?]);
     }
     let mut texts = match &job.filename {
+        _ if let Some(names) = job.files_of_replay() => {
+            filename::specs_in_log(names, directory.as_deref())
+                .map_err(|reason| Failure::Usage(format!("{}: {reason}", job.name)))?
+        }
         Some(given) => filename::spec_texts(given, directory.as_deref()).map_err(|reason| {
             Failure::Usage(format!("{}: --filename={given}: {reason}", job.name))
         })?,

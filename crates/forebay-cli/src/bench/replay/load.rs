@@ -9,6 +9,7 @@ use forebay_fio::iolog::Recording;
 use forebay_fio::job::{Job, JobList};
 
 use super::blktrace;
+use crate::bench::filename;
 use crate::failure::Failure;
 
 /// Makes each job with `--read_iolog` a replay of its log.
@@ -64,8 +65,7 @@ fn load_one(job: &mut Job, path: &Path) -> Result<(), Failure> {
 /// Refuses a list of names with the name of a driver, which is a disk of its own in a list of one.
 fn check_names(job: &Job) -> Result<(), Failure> {
     let names = job.recording.as_ref().map_or(&[][..], |recording| recording.files());
-    let is_driver =
-        |name: &&String| Spec::parse(name).is_ok_and(|spec| !matches!(spec.driver(), "file"));
+    let is_driver = |name: &&String| filename::is_driver(name);
     match names.iter().find(is_driver).filter(|_| names.len() > 1) {
         None => Ok(()),
         Some(name) => Err(Failure::Usage(format!(
