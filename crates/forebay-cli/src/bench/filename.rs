@@ -57,9 +57,9 @@ fn some_names(place: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the specs of the disks that a log of I/Os names: drivers, or paths. A path is taken as it
-/// is, because a log has neither lists of files nor keys of files. It is below `directory`, if there
-/// is one.
+/// Returns the specs of the disks that a log of I/Os names: drivers, or paths. A path is taken as
+/// it is, because a log has neither lists of files nor keys of files. It is below `directory`, if
+/// there is one.
 ///
 /// # Errors
 /// A message, if a driver is to be below a directory.

@@ -282,14 +282,12 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use forebay_fio::cmdline::{Parsed, parse};
 
     use super::*;
     use crate::bench::plan::plan;
 
-    fn layout(args: &str, path: &Path) -> Layout {
+    fn layout(args: &str, path: &std::path::Path) -> Layout {
         let args = format!("{args} --filename={}", path.display());
         let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
             panic!("{args}")

@@ -93,7 +93,7 @@ impl Job {
         self.variety = None;
         (self.size, self.offset) = (None, Size::Bytes(0));
         self.io_size = Some(Size::Bytes(recording.total_bytes()));
-        // Of several files this is only shown.
+        // A list is only shown: the plan takes the names from the log.
         self.filename = Some(redirect.unwrap_or_else(|| recording.files().join(":")));
         self.recording = Some(Arc::new(recording));
         Ok(())
