@@ -101,6 +101,24 @@ impl LogOptions {
         self
     }
 
+    /// Returns the option and the name of each file of the clone with this number, from 1 on.
+    pub fn file_names(&self, number: usize) -> Vec<(&'static str, String)> {
+        let options =
+            ["write_bw_log", "write_lat_log", "write_lat_log", "write_lat_log", "write_iops_log"];
+        let name =
+            |(kind, option): (usize, &'static str)| Some((option, self.file_name(kind, number)?));
+        options.into_iter().enumerate().filter_map(name).collect()
+    }
+
+    /// Returns the name of the file of a kind.
+    fn file_name(&self, kind: usize, number: usize) -> Option<String> {
+        let (prefix, kind) = (self.prefix(kind)?, KINDS[kind]);
+        Some(match self.shared {
+            true => format!("{prefix}_{kind}.log"),
+            false => format!("{prefix}_{kind}.{number}.log"),
+        })
+    }
+
     /// Returns the prefix of the files of a kind.
     fn prefix(&self, kind: usize) -> Option<&str> {
         match kind {
@@ -236,12 +254,8 @@ impl Logs {
     pub fn files(&self, number: usize) -> Vec<(String, String)> {
         let mut files = Vec::new();
         for (kind, chunks) in self.lines.iter().enumerate() {
-            let (Some(chunks), Some(prefix)) = (chunks, self.options.prefix(kind)) else {
+            let (Some(chunks), Some(name)) = (chunks, self.options.file_name(kind, number)) else {
                 continue;
-            };
-            let name = match self.options.shared {
-                true => format!("{prefix}_{}.log", KINDS[kind]),
-                false => format!("{prefix}_{}.{number}.log", KINDS[kind]),
             };
             let mut text = String::new();
             for line in chunks.iter().flatten() {

@@ -57,6 +57,49 @@ fn some_names(place: &str) -> Result<Vec<String>, String> {
     }
 }
 
+/// Returns the specs of the disks that a log of I/Os names: drivers, or paths. A path is taken as
+/// it is, because a log has neither lists of files nor keys of files. It is below `directory`, if
+/// there is one.
+///
+/// # Errors
+/// A message, if a driver is to be below a directory.
+pub(super) fn specs_in_log(
+    names: &[String],
+    directory: Option<&str>,
+) -> Result<Vec<String>, String> {
+    let spec = |name: &String| match (directory, is_spec(name)) {
+        (None, true) => Ok(name.clone()),
+        (None, false) => Ok(format!("file:{}", escaped(name))),
+        (Some(directory), false) => Ok(format!("file:{}/{}", escaped(directory), escaped(name))),
+        (Some(_), true) => Err(format!(
+            "--directory needs the name of a file, and the log has the device spec '{name}'; use \
+             --replay_redirect"
+        )),
+    };
+    names.iter().map(spec).collect()
+}
+
+/// Returns the name of a file in a log, from which [`specs_in_log`] makes the same file.
+pub(super) fn name_in_log(path: &Path) -> String {
+    let text = path.display().to_string();
+    if is_spec(&text) { format!("./{text}") } else { text }
+}
+
+/// Returns whether a name in a log is that of a driver, other than a file.
+pub(super) fn is_driver(name: &str) -> bool {
+    is_spec(name) && !name.starts_with("file:")
+}
+
+/// Returns whether a name in a log is a spec with a driver. Others are paths.
+fn is_spec(name: &str) -> bool {
+    let place = name.split('?').next().unwrap_or(name);
+    match Spec::parse(place) {
+        Ok(spec) => spec.driver() != "file" || name.starts_with("file:"),
+        // Opening a driver of a later version reports it.
+        Err(_) => !place.is_empty(),
+    }
+}
+
 /// Returns the driver that a place names; plain paths name none.
 fn named_driver(place: &str) -> Option<&'static str> {
     DRIVERS
@@ -170,6 +213,27 @@ mod tests {
             assert_eq!(spec.target(), format!("{directory}/x"));
             assert_eq!(spec.get("direct"), Some("on"), "{directory}");
         }
+    }
+
+    #[test]
+    fn path_in_a_log_is_the_same_file_after_a_replay() {
+        let spec = |name: &str, directory| {
+            let specs = specs_in_log(&[name.to_owned()], directory)?;
+            Spec::parse(&specs[0]).map_err(|error| error.to_string())
+        };
+        for path in ["x", "c%3Fd", "q?x", "?", "?a=b", "a:b", r"a\:b", r"a\", "50%25", "/d/rma:1"] {
+            assert_eq!(name_in_log(path.as_ref()), path);
+            assert_eq!(spec(path, None).map(|spec| spec.file()), Ok(Some(path.into())), "{path}");
+            let below = spec(path, Some("/50%3F?d")).map(|spec| spec.file());
+            assert_eq!(below, Ok(Some(format!("/50%3F?d/{path}").into())), "{path}");
+        }
+        for path in ["ram:1M", "file:x", "aio:x?y", "nbd://host/x?y"] {
+            let read = spec(&name_in_log(path.as_ref()), None).map(|spec| spec.file());
+            assert_eq!(read, Ok(Some(format!("./{path}").into())), "{path}");
+        }
+        assert_eq!(spec("ram:1M", None).map(|spec| spec.driver()), Ok("ram"));
+        assert!(spec("ram:1M", Some("d")).is_err_and(|error| error.contains("--directory")));
+        assert!(is_driver("psync:x") && !is_driver("file:x") && !is_driver("a:b"));
     }
 
     #[test]

@@ -6,13 +6,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use forebay_fio::generator::Direction;
 use forebay_fio::job::{Fallocate, Job};
 use forebay_fio::units::Size;
 use rustix::fs::statvfs;
 
+use super::file_id::FileId;
 use super::fill;
 use super::plan::{Target, distinct};
 use super::stop::Stop;
@@ -34,8 +35,8 @@ struct Missing {
     /// The number of its clone.
     clone: u32,
     path: PathBuf,
-    /// Canonical path, the same for all paths to the file.
-    one_name: PathBuf,
+    /// The same for all paths to the file.
+    id: FileId,
     /// The file's current length; `None` if it does not exist.
     earlier: Option<u64>,
     needed: u64,
@@ -79,7 +80,7 @@ impl Layout {
     }
 
     fn add(&mut self, more: Missing) {
-        match self.files.iter_mut().find(|file| file.one_name == more.one_name) {
+        match self.files.iter_mut().find(|file| file.id == more.id) {
             Some(file) => {
                 file.needed = file.needed.max(more.needed);
                 file.read |= more.read;
@@ -211,19 +212,6 @@ impl Missing {
     }
 }
 
-/// Returns the canonical path of a file, even if the file does not exist yet.
-fn one_name(path: &Path) -> PathBuf {
-    if let Ok(real) = std::fs::canonicalize(path) {
-        return real;
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = std::fs::canonicalize(folder.unwrap_or(".".as_ref()));
-    match (folder, path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => path.to_owned(),
-    }
-}
-
 /// Returns the missing part of the file of `target`, if the target is a file.
 fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let Some(path) = target.path() else { return Ok(None) };
@@ -278,12 +266,12 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let fills = !job.files.create_on_open;
     let allocates = fills && job.files.fallocate == Fallocate::Yes;
     let (job, read) = (job.name.clone(), fills && job.rw.has(Direction::Read));
-    let one_name = one_name(&path);
+    let id = FileId::of(&path);
     Ok(Some(Missing {
         job,
         clone: target.clone,
         path,
-        one_name,
+        id,
         earlier,
         needed,
         read,
@@ -299,7 +287,7 @@ mod tests {
     use super::*;
     use crate::bench::plan::plan;
 
-    fn layout(args: &str, path: &Path) -> Layout {
+    fn layout(args: &str, path: &std::path::Path) -> Layout {
         let args = format!("{args} --filename={}", path.display());
         let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
             panic!("{args}")

@@ -1,10 +1,10 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`], [`filename`], [`files_in`]: the disks of each clone of a job, colons in file names,
-//!   and the files of a directory;
+//! - [`plan`], [`filename`], [`files_in`], [`file_id`]: the disks of each clone of a job, colons in
+//!   file names, the files of a directory, and files with several names;
 //! - [`contradictions`], [`notes`]: options beside other values of the same key, and those without
 //!   effect;
-//! - [`in_use`], [`open`], [`memory`]: checks before anything is written;
+//! - [`in_use`], [`outputs`], [`open`], [`memory`]: checks before anything is written;
 //! - [`compare`]: alternating runs against another side, and ratios;
 //! - [`layout`], [`fill`], [`cache`]: creating and extending files, and dropping their page cache;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
@@ -30,6 +30,7 @@ mod compare;
 mod contents;
 mod contradictions;
 mod dump;
+mod file_id;
 mod filename;
 mod files_in;
 mod fill;
@@ -43,6 +44,7 @@ mod memory;
 mod notes;
 mod open;
 mod outcome;
+mod outputs;
 mod owner;
 mod page;
 mod pictures;
@@ -129,6 +131,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         return sweep::main(&command, sweep, files);
     }
     trace::check(command.run.trace.as_deref())?;
+    outputs::check(jobs, &targets, asked.outputs(command.run.output.as_deref()))?;
     let stop = Stop::on_signals()?;
     let (layout, notices) = prepare(jobs, &targets, command.run.readonly)?;
     notices.iter().for_each(note);

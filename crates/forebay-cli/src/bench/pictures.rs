@@ -1,11 +1,12 @@
 //! Command-line options for pictures and sweeps, which are mixed with those of the jobs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_fio::options::{lines_of, nearest};
 
 use super::compare::CompareOption;
+use super::outputs::Outputs;
 use super::sweep::Sweep;
 
 /// The options: name, values, description.
@@ -48,6 +49,12 @@ impl PictureOptions {
     /// Returns whether a run has to record its rates over time.
     pub(super) fn has_series(&self) -> bool {
         self.sweep.is_none() && (self.svg.is_some() || self.html.is_some())
+    }
+
+    /// Returns the files of a run without a sweep, with this file of the report.
+    pub(super) fn outputs<'a>(&'a self, report: Option<&'a Path>) -> Outputs<'a> {
+        let (page, figures) = (self.html.as_deref(), self.svg.as_deref());
+        Outputs { report, page, figures, ..Outputs::default() }
     }
 }
 

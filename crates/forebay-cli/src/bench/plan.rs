@@ -14,6 +14,7 @@ use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Extent, Job};
 use forebay_fio::units::Size;
 
+use super::file_id::FileId;
 use super::owner::OwnerPlan;
 use super::{contradictions, filename, files_in};
 use crate::failure::Failure;
@@ -34,8 +35,8 @@ pub(super) struct Target {
     pub(super) extent: Extent,
     /// Number of the disk; clones that share a disk have the same one.
     pub(super) disk: usize,
-    /// Number of the file or device below the disk. Disks of one path with different settings have
-    /// the same one.
+    /// Number of the file or device below the disk. Disks of one file with different settings or
+    /// names have the same one.
     pub(super) place: u64,
     /// The disk.
     pub(super) spec: Spec,
@@ -52,7 +53,7 @@ impl Target {
     /// Returns the disk's name in logs of I/Os: the path of a file, or the spec without keys.
     pub(super) fn name_in_log(&self) -> String {
         match self.path() {
-            Some(path) => path.display().to_string(),
+            Some(path) => filename::name_in_log(&path),
             None => self.name(),
         }
     }
@@ -91,7 +92,8 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
                 needs[disk].add(job, owner);
                 let path = file_below(&spec);
                 let next = places.len() as u64;
-                let place = *places.entry(path.clone().ok_or(disk)).or_insert(next);
+                let id = path.as_deref().map(FileId::of).ok_or(disk);
+                let place = *places.entry(id).or_insert(next);
                 let existing = path.and_then(|path| length_of_file(&path));
                 let extent = job.extent(clone, file.into(), nr_files, existing);
                 targets.push(Target { job: at, clone, file, extent, disk, place, spec, owner });
@@ -210,6 +212,10 @@ fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
         return Ok(vec![spec_of(job, &text)?]);
     }
     let mut texts = match &job.filename {
+        _ if let Some(names) = job.files_of_replay() => {
+            filename::specs_in_log(names, directory.as_deref())
+                .map_err(|reason| Failure::Usage(format!("{}: {reason}", job.name)))?
+        }
         Some(given) => filename::spec_texts(given, directory.as_deref()).map_err(|reason| {
             Failure::Usage(format!("{}: --filename={given}: {reason}", job.name))
         })?,

@@ -149,10 +149,66 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     let onto_disk = "--readonly --name=a --filename=disk --rw=read --write_iolog=./disk";
     check(onto_disk, "a job uses this file");
     assert_eq!(std::fs::read(folder.path().join("disk")).expect("it is there"), [7; 8192]);
-    let device = "--name=a --filename=ram:1M --rw=read --write_iolog=/dev/null";
-    check(device, "it is not a regular file");
+    let of_other = "--readonly --name=a --filename=ram:1M --rw=read --write_iolog=b.0.0 --name=b \
+                    --rw=read --size=8k";
+    std::fs::write(folder.path().join("b.0.0"), [7; 8192]).expect("a disk");
+    check(of_other, "a job uses this file");
+    check("--readonly --name=a --filename=disk --output=disk", "a job uses this file");
+    for name in ["disk", "b.0.0"] {
+        assert_eq!(std::fs::read(folder.path().join(name)).expect("it is there"), [7; 8192]);
+    }
     check("--name=a --read_iolog=log --replay_align=3k", "3072 is not a power of two");
     let compared = "--compare=plug=none --name=a --read_iolog=log";
     check(compared, "replays are not compared");
     assert!(!folder.path().join("d").exists());
+}
+
+/// Returns the names in a folder, sorted.
+fn names_in(folder: &Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn log_with_names_like_specs_is_replayed_on_the_same_files() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("only")).expect("a directory");
+    std::fs::write(folder.path().join("only/c%3Fd"), [0; 8192]).expect("a file");
+    for job in ["a --opendir=only", "q?x", "a:b", "file:c --filename=ram\\:1M"] {
+        let load = format!("--name={job} --rw=write --bs=4k --size=8k --write_iolog=log");
+        bench_json(&folder, &load);
+        let before = names_in(folder.path());
+        let replay = bench_json(&folder, "--name=r --read_iolog=log --write_iolog=again");
+        assert_eq!(replay["jobs"][0]["write"]["total_ios"], 2, "{job}");
+        let names = |log: &str| {
+            let text = std::fs::read_to_string(folder.path().join(log)).expect("a log");
+            let names = text.lines().skip(1).filter_map(|line| line.split(' ').nth(1));
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(names("again"), names("log"), "{job}");
+        std::fs::remove_file(folder.path().join("again")).expect("a log");
+        assert_eq!(names_in(folder.path()), before, "{job}: the replay created a file");
+    }
+}
+
+#[test]
+fn log_goes_to_a_pipe_that_has_a_reader() {
+    let folder = folder();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let job = "--name=a --filename=ram:1M --rw=read --bs=4k --size=8k --write_iolog";
+    check_refusal(&folder, &format!("{job}=pipe"), "no program reads this pipe; start the reader");
+    bench_json(&folder, &format!("{job}=/dev/null"));
+    let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).expect("a log"));
+    let args = format!("{job}=pipe");
+    // The reader opens the pipe only after a while.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !bench(&folder, &args).status.success() {
+        assert!(std::time::Instant::now() < deadline, "the pipe has a reader");
+    }
+    let log = reader.join().expect("no panic");
+    assert_eq!(log.lines().filter(|line| line.contains(" read ")).count(), 2, "{log}");
 }

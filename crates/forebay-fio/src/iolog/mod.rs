@@ -149,7 +149,8 @@ impl Recording {
             step.offset /= changes.scale.max(1);
             step.offset -= step.offset % align;
             let len = u64::from(step.len).next_multiple_of(align);
-            step.len = u32::try_from(len).unwrap_or(step.len);
+            // The largest length that is aligned, if the next one has more than 32 bits.
+            step.len = u32::try_from(len).unwrap_or(u32::MAX - u32::MAX % align as u32);
             if changes.one_file {
                 step.file = 0;
             }

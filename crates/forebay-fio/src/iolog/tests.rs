@@ -83,6 +83,8 @@ fn changes_are_those_of_the_options() {
     let of = |step: &Step| (step.due_ns, step.offset, step.len);
     assert_eq!(steps.steps().iter().map(of).next(), Some((0, 0, 4096)));
     assert_eq!(of(&steps.steps()[1]), (15_000_000, 0, 4096));
+    let longest = parse("fio version 3 iolog\n0 f read 0 4294967295\n").changed(&scaled);
+    assert_eq!(longest.steps()[0].len, u32::MAX - 4095);
     let skip = Skip { directions: [true, false, false], syncs: true };
     let rest = parse(VERSION_2).changed(&Changes { skip, ..Changes::default() });
     assert_eq!((rest.files(), rest.steps().len()), (&["/b".to_owned()][..], 1));

@@ -93,15 +93,17 @@ impl Job {
         self.variety = None;
         (self.size, self.offset) = (None, Size::Bytes(0));
         self.io_size = Some(Size::Bytes(recording.total_bytes()));
-        self.filename = Some(redirect.unwrap_or_else(|| match recording.files() {
-            [one] => one.clone(),
-            several => {
-                let escaped: Vec<_> = several.iter().map(|name| name.replace(':', "\\:")).collect();
-                escaped.join(":")
-            }
-        }));
+        // A list is only shown: the plan takes the names from the log.
+        self.filename = Some(redirect.unwrap_or_else(|| recording.files().join(":")));
         self.recording = Some(Arc::new(recording));
         Ok(())
+    }
+
+    /// Returns the names of the files of a replay, as its log has them. `None` for another job, and
+    /// if all I/O goes to another disk.
+    pub fn files_of_replay(&self) -> Option<&[String]> {
+        let recording = self.recording.as_ref().filter(|_| self.replay.redirect.is_none())?;
+        Some(recording.files())
     }
 
     /// Returns the part of file number `file` that a replay uses.

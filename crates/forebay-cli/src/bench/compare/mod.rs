@@ -31,6 +31,7 @@ pub(super) use self::options::{CompareOptions, help, help_of, take};
 use self::progress::Progress;
 pub(super) use self::side::with_keys;
 use self::side::{FIO, Side};
+use super::outputs::{self, Outputs};
 use super::plan::Target;
 use super::stop::Stop;
 use super::{host, notes, workload};
@@ -94,9 +95,12 @@ fn sides(
     asked: &CompareOptions,
 ) -> Result<[Side; 2], Failure> {
     let planned = planned(command, targets, asked)?;
+    let outputs = Outputs { report: command.run.output.as_deref(), ..Outputs::default() };
+    outputs::check(&command.jobs, targets, outputs)?;
     let (_, notices) = super::prepare(&command.jobs, targets, command.run.readonly)?;
     notices.iter().for_each(super::note);
     if let Some((jobs, targets)) = &planned.other {
+        outputs::check(jobs, targets, outputs).map_err(|error| side::about(&asked.with, error))?;
         let (_, more) = super::prepare(jobs, targets, command.run.readonly)
             .map_err(|error| side::about(&asked.with, error))?;
         let more = more.iter().filter(|notice| !notices.contains(notice));

@@ -63,6 +63,22 @@ fn disks_on_one_file_have_the_same_place() {
     assert_eq!(places, [0, 1, 1, 2, 1], "{args}");
 }
 
+#[test]
+fn names_of_one_file_have_the_same_place() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let at = dir.path().display();
+    std::fs::write(dir.path().join("old"), "x").expect("a file");
+    std::fs::hard_link(dir.path().join("old"), dir.path().join("hard")).expect("a link");
+    std::os::unix::fs::symlink("new", dir.path().join("soft")).expect("a link");
+    let args = format!(
+        "--name=a --filename={at}/new:{at}/./new:{at}/soft --name=b --filename={at}/old:{at}/hard"
+    );
+    let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else { panic!("{args}") };
+    let targets = plan(&command.jobs).expect(&args);
+    let places: Vec<_> = targets.iter().map(|target| target.place).collect();
+    assert_eq!(places, [0, 0, 0, 1, 1], "{args}");
+}
+
 #[track_caller]
 fn check_disks(args: &str, disks: &[usize]) {
     let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else { panic!("{args}") };

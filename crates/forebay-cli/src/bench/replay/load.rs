@@ -1,23 +1,21 @@
 //! Reads the logs of jobs, and refuses replays that cannot be done.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use forebay::Spec;
 use forebay_fio::generator::Direction;
 use forebay_fio::iolog::Recording;
 use forebay_fio::job::{Job, JobList};
 
 use super::blktrace;
+use crate::bench::filename;
 use crate::failure::Failure;
 
 /// Makes each job with `--read_iolog` a replay of its log.
 ///
 /// # Errors
 ///
-/// A log cannot be read, or two clones would write the same log.
+/// A log cannot be read, or a job cannot replay it.
 pub(in crate::bench) fn load(jobs: &mut [Job], readonly: bool) -> Result<(), Failure> {
-    check_written(jobs)?;
     for job in jobs {
         let Some(path) = job.replay.read.clone() else { continue };
         let about = format!("{}: --read_iolog={path}: ", job.name);
@@ -64,8 +62,7 @@ fn load_one(job: &mut Job, path: &Path) -> Result<(), Failure> {
 /// Refuses a list of names with the name of a driver, which is a disk of its own in a list of one.
 fn check_names(job: &Job) -> Result<(), Failure> {
     let names = job.recording.as_ref().map_or(&[][..], |recording| recording.files());
-    let is_driver =
-        |name: &&String| Spec::parse(name).is_ok_and(|spec| !matches!(spec.driver(), "file"));
+    let is_driver = |name: &&String| filename::is_driver(name);
     match names.iter().find(is_driver).filter(|_| names.len() > 1) {
         None => Ok(()),
         Some(name) => Err(Failure::Usage(format!(
@@ -73,56 +70,4 @@ fn check_names(job: &Job) -> Result<(), Failure> {
              --replay_redirect"
         ))),
     }
-}
-
-/// Refuses logs that several clones would write, or that a job also reads.
-fn check_written(jobs: &[Job]) -> Result<(), Failure> {
-    let mut written = BTreeSet::new();
-    for job in jobs {
-        let Some(log) = &job.replay.write else { continue };
-        let name = &job.name;
-        if job.numjobs > 1 {
-            return Err(Failure::Usage(format!(
-                "{name}: --write_iolog={log}: {} clones would write one log; give each a job of \
-                 its own, with its own file",
-                job.numjobs
-            )));
-        }
-        if !written.insert(identity(log)) {
-            return Err(Failure::Usage(format!(
-                "{name}: --write_iolog={log}: another job writes this log; choose another file"
-            )));
-        }
-        if jobs.iter().flat_map(files_of).any(|file| identity(&file) == identity(log)) {
-            return Err(Failure::Usage(format!(
-                "{name}: --write_iolog={log}: a job uses this file; choose another one for the log"
-            )));
-        }
-        let is_log = |path: &String| identity(path) == identity(log);
-        if jobs.iter().any(|job| job.replay.read.as_ref().is_some_and(is_log)) {
-            return Err(Failure::Usage(format!(
-                "{name}: --write_iolog={log}: the run replays this log; choose another file"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the paths of the files that a job names.
-fn files_of(job: &Job) -> Vec<String> {
-    let names = [&job.filename, &job.replay.redirect].into_iter().flatten();
-    let names = names.flat_map(|names| names.split(':').chain([names.as_str()]));
-    let files = names.filter_map(|name| Spec::parse(name).ok()?.file());
-    files.map(|file| file.to_string_lossy().into_owned()).collect()
-}
-
-/// Returns the path of a file without links and relative parts, also if it does not exist yet.
-fn identity(path: &str) -> PathBuf {
-    let path = Path::new(path);
-    let below = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
-        Some(folder.join(path.file_name()?))
-    };
-    path.canonicalize().ok().or_else(below).unwrap_or_else(|| path.to_owned())
 }

@@ -3,14 +3,18 @@
 //! Lines are written while the job runs, through a buffer of 1 MiB, so a log may be longer than the
 //! memory. The first failure ends the log, and is reported at the end of the job.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use forebay_fio::generator::Op;
 use forebay_fio::iolog::{self, Act};
 use forebay_fio::report::JobError;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+
+use crate::bench::file_id::FileId;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -26,7 +30,7 @@ pub(in crate::bench) struct LogWriter {
 
 impl LogWriter {
     /// Creates the log of a clone that uses the files with these names, at these paths. Nothing is
-    /// written to a path that is one of them, or no regular file.
+    /// written to a path that is one of them, or a block device.
     pub(in crate::bench) fn create(
         path: &str,
         names: Vec<String>,
@@ -86,20 +90,31 @@ impl LogWriter {
     }
 }
 
-/// Opens the log, and removes an earlier one.
+/// Opens the log, and removes an earlier one. A pipe needs a reader already, because the wait for
+/// one has no limit.
 fn open(path: &str, used: &[PathBuf]) -> Result<File, JobError> {
     let failed = |error: io::Error| failed(path, &error);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(failed)?;
-    let facts = file.metadata().map_err(failed)?;
-    if !facts.is_file() {
-        return Err(refused(path, "it is not a regular file; choose another path"));
-    }
-    let is_log = |used: &PathBuf| {
-        let used = used.metadata();
-        used.is_ok_and(|used| (used.dev(), used.ino()) == (facts.dev(), facts.ino()))
+    let is_pipe = fs::metadata(path).is_ok_and(|facts| facts.file_type().is_fifo());
+    let mut options = OpenOptions::new();
+    // In shared directories Linux refuses to open a pipe of another user with O_CREAT.
+    options.write(true).create(!is_pipe).truncate(false);
+    let file = match options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path) {
+        Err(error) if is_pipe && error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            return Err(refused(path, "no program reads this pipe; start the reader first"));
+        }
+        file => file.map_err(failed)?,
     };
-    if used.iter().any(is_log) {
+    let facts = file.metadata().map_err(failed)?;
+    let kind = facts.file_type();
+    if kind.is_fifo() || kind.is_char_device() {
+        fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?;
+        return Ok(file);
+    }
+    if !kind.is_file() {
+        return Err(refused(path, "it is no file, pipe or character device; choose another path"));
+    }
+    let id = FileId::of_existing(&facts);
+    if used.iter().any(|used| FileId::of(used) == id) {
         return Err(refused(path, "the job uses this file; choose another one for the log"));
     }
     file.set_len(0).map_err(failed)?;

@@ -16,6 +16,7 @@ use forebay_fio::units::parse_bytes;
 
 use self::charts::About;
 use self::point::Point;
+use super::outputs::{self, Outputs};
 use super::plan::{self, Target};
 use super::stop::Stop;
 use super::{compare, host, replay, run, workload};
@@ -106,7 +107,14 @@ pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result
     let steps = steps.collect::<Result<Vec<Step>, _>>()?;
     // Everything that can be refused is refused before the first run.
     let mut notices: Vec<String> = Vec::new();
+    let outputs = Outputs {
+        report: command.run.output.as_deref(),
+        page: asked.html,
+        figure: asked.svg,
+        ..Outputs::default()
+    };
     for step in &steps {
+        outputs::check(&step.command.jobs, &step.targets, outputs)?;
         let (_, more) = super::prepare(&step.command.jobs, &step.targets, command.run.readonly)?;
         more.into_iter().for_each(|notice| {
             if !notices.contains(&notice) {

@@ -1,0 +1,208 @@
+//! Files that a run writes beside its disks: reports, figures, and logs. They are truncated, so
+//! none of them may be a file of a job, a log that the run replays, or another one of them.
+//!
+//! Files are compared by their [`FileId`], before any is opened, and also if they do not exist yet.
+//! The directory of `--trace` is not checked: a trace replaces no file.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use forebay_fio::job::Job;
+
+use super::file_id::FileId;
+use super::plan::{self, Target};
+use crate::failure::Failure;
+
+/// The files of a whole run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Outputs<'a> {
+    /// The report; `None` if it goes to standard output.
+    pub(super) report: Option<&'a Path>,
+    /// The page.
+    pub(super) page: Option<&'a Path>,
+    /// The figure.
+    pub(super) figure: Option<&'a Path>,
+    /// The folder of several figures.
+    pub(super) figures: Option<&'a Path>,
+}
+
+/// A file to be written.
+#[derive(Debug)]
+struct Output {
+    /// The option, with its value.
+    option: String,
+    path: PathBuf,
+}
+
+/// Refuses a run that would overwrite a file that it uses otherwise.
+///
+/// # Errors
+/// Two uses of one file contradict each other, or several clones would write one log.
+pub(super) fn check(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> Result<(), Failure> {
+    let mut uses = HashMap::new();
+    for path in jobs.iter().filter_map(|job| job.replay.read.as_deref()) {
+        for path in files_of_log(Path::new(path)) {
+            uses.insert(FileId::of(&path), "the run replays this log");
+        }
+    }
+    for path in targets.iter().filter_map(Target::path) {
+        uses.insert(FileId::of(&path), "a job uses this file");
+    }
+    for output in all(jobs, targets, outputs)? {
+        if is_stream(&output.path) {
+            continue;
+        }
+        if let Some(how) = uses.insert(FileId::of(&output.path), "another output goes to it") {
+            let Output { option, path } = output;
+            let path = path.display();
+            return Err(Failure::Usage(format!(
+                "{option}: it would overwrite {path}, and {how}; choose another file"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns all files that are written.
+fn all(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> Result<Vec<Output>, Failure> {
+    let mut all = Vec::new();
+    let mut add = |option: String, path: PathBuf| all.push(Output { option, path });
+    match outputs.report {
+        Some(path) => add(format!("--output={}", path.display()), path.to_owned()),
+        None => add("standard output".to_owned(), "/dev/stdout".into()),
+    }
+    for (option, path) in [("--html", outputs.page), ("--svg", outputs.figure)] {
+        if let Some(path) = path {
+            add(format!("{option}={}", path.display()), path.to_owned());
+        }
+    }
+    if let Some(folder) = outputs.figures {
+        for name in figures(folder, targets) {
+            add(format!("--svg={}", folder.display()), folder.join(name));
+        }
+    }
+    for job in jobs {
+        let Some(log) = &job.replay.write else { continue };
+        let option = format!("{}: --write_iolog={log}", job.name);
+        if job.numjobs > 1 {
+            return Err(Failure::Usage(format!(
+                "{option}: {} clones would write one log; give each a job of its own, with its own \
+                 file",
+                job.numjobs
+            )));
+        }
+        add(option, log.into());
+    }
+    // Clones may share a log by its name.
+    let mut names = BTreeSet::new();
+    for (at, clone) in plan::clones(targets).enumerate() {
+        let job = &jobs[clone[0].job];
+        for (option, name) in job.logs.file_names(at + 1) {
+            if names.insert(name.clone()) {
+                add(format!("{}: --{option}", job.name), name.into());
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the names in a folder of figures that may be replaced: those of figures.
+fn figures(folder: &Path, targets: &[Target]) -> BTreeSet<PathBuf> {
+    let is_figure = |path: &Path| path.extension().is_some_and(|end| end == "svg");
+    let existing = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let used = targets.iter().filter_map(Target::path);
+    let figures = existing.chain(used).filter(|path| is_figure(path));
+    figures.filter_map(|path| path.file_name().map(PathBuf::from)).collect()
+}
+
+/// Returns a log to be replayed, and its files if it is a directory.
+fn files_of_log(path: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    files.chain([path.to_owned()]).collect()
+}
+
+/// Returns whether a path is a pipe, a terminal or the like, of which writing destroys nothing.
+fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| {
+        let kind = metadata.file_type();
+        !kind.is_file() && !kind.is_block_device()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    use super::*;
+
+    /// Checks the jobs of these arguments, in which `@` stands for a directory.
+    fn checked(dir: &Path, args: &str, outputs: Outputs<'_>) -> Result<(), String> {
+        let args = args.replace('@', dir.to_str().expect("a UTF-8 path"));
+        let parsed = parse(args.split(' ').map(Into::into));
+        let Ok(Parsed::Run(command)) = parsed else { panic!("{args}: {parsed:?}") };
+        let targets = plan::plan(&command.jobs).expect(&args);
+        // The harness decides where standard output goes.
+        let outputs = Outputs { report: outputs.report.or(Some("/dev/null".as_ref())), ..outputs };
+        check(&command.jobs, &targets, outputs).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn output_that_is_a_file_of_any_job_is_refused() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("sub")).expect("a directory");
+        for name in ["sub/data", "log", "old_clat.2.log"] {
+            fs::write(at(name), "x").expect("a file");
+        }
+        fs::hard_link(at("sub/data"), at("hard")).expect("a link");
+        let refused = |args: &str, reason: &str| {
+            let error = checked(dir.path(), args, Outputs::default()).expect_err(args);
+            assert!(error.contains(reason), "{args}: {error}");
+        };
+        let job = "--name=a --filename=ram:1M --write_iolog";
+        refused(&format!("{job}=@/b.0.0 --name=b --directory=@"), "a job uses this file");
+        refused(&format!("{job}=@/b.1.0 --name=b --directory=@ --numjobs=2"), "a job uses");
+        refused(&format!("{job}=@/hard --name=b --opendir=@/sub"), "a job uses this file");
+        refused(&format!("{job}=@/sub/../x --name=b --directory=@ --filename=x"), "a job uses");
+        refused(&format!("{job}=@/w --name=b --filename=ram:1M --write_iolog=@/./w"), "another");
+        refused(&format!("{job}=@/log --name=b --read_iolog=@/log"), "the run replays this log");
+        refused(&format!("{job}=@/w --numjobs=2"), "2 clones would write one log");
+        refused(
+            "--name=a --filename=ram:1M --name=b --filename=@/old_clat.2.log --write_lat_log=@/old",
+            "b: --write_lat_log: it would overwrite",
+        );
+        let shared = "--per_job_logs=0 --write_bw_log=@/l --filename=ram:1M --name=a --name=b";
+        assert_eq!(checked(dir.path(), shared, Outputs::default()), Ok(()));
+        let apart = "--filename=@/hard --name=a --write_iolog=@/w --write_bw_log=@/w --name=b";
+        assert_eq!(checked(dir.path(), apart, Outputs::default()), Ok(()));
+        let streams = "--filename=ram:1M --write_iolog=/dev/null --name=a --name=b";
+        assert_eq!(checked(dir.path(), streams, Outputs::default()), Ok(()));
+    }
+
+    #[test]
+    fn report_and_figures_that_are_files_of_a_job_are_refused() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (data, iops) = (dir.path().join("data"), dir.path().join("iops.svg"));
+        let with = |args: &str, outputs: Outputs<'_>| checked(dir.path(), args, outputs);
+        for outputs in [
+            Outputs { report: Some(&data), ..Outputs::default() },
+            Outputs { page: Some(&data), ..Outputs::default() },
+            Outputs { figure: Some(&data), ..Outputs::default() },
+        ] {
+            assert_eq!(with("--name=a --filename=ram:1M", outputs), Ok(()));
+            let error = with("--name=a --filename=@/data", outputs).expect_err("a file of the job");
+            assert!(error.contains("a job uses this file"), "{error}");
+        }
+        let outputs = Outputs { figures: Some(dir.path()), ..Outputs::default() };
+        assert_eq!(with("--name=a --filename=@/data", outputs), Ok(()));
+        assert!(with("--name=a --filename=@/iops.svg", outputs).is_err());
+        fs::write(&data, "x").expect("a file");
+        std::os::unix::fs::symlink("data", iops).expect("a link");
+        assert!(with("--name=a --filename=@/data", outputs).is_err());
+        let twice = Outputs { report: Some(&data), page: Some(&data), ..Outputs::default() };
+        let error = with("--name=a --filename=ram:1M", twice).expect_err("one file");
+        assert!(error.contains("another output goes to it"), "{error}");
+    }
+}
