@@ -12,6 +12,7 @@ mod format;
 mod given;
 mod list;
 mod load;
+mod on_error;
 mod region;
 mod replay;
 mod run_options;
@@ -39,6 +40,7 @@ pub use self::format::OutputFormat;
 pub use self::given::Given;
 pub use self::list::JobList;
 pub use self::load::Load;
+pub use self::on_error::OnError;
 pub use self::region::RegionError;
 pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
@@ -355,6 +357,9 @@ impl Job {
         }
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs --runtime", self.name));
+        }
+        if self.control.on_error.fill_device && !self.rw.has(Direction::Write) {
+            return conflict(format!("{}: --fill_device needs an --rw that writes", self.name));
         }
         if self.checks.method.has_header() {
             self.check_header_fits()?;

@@ -37,6 +37,7 @@
 pub mod arguments;
 mod assembly;
 pub mod cmdline;
+mod errno;
 pub mod errors;
 pub mod generator;
 pub mod histogram;

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_fio::job::Job;
+use forebay_fio::report::ErrorCount;
 use forebay_fio::report::eta::{Progress, state_letter};
 use forebay_fio::stats::JobStats;
 
@@ -23,8 +24,17 @@ pub(super) struct Gauge {
     phase: AtomicU8,
     /// Whether the clone is to end, because another one has ended.
     quit: AtomicBool,
-    /// The figures of the last status interval, and how long the clone had run, ns.
-    snapshot: Mutex<Option<(Box<JobStats>, u64)>>,
+    /// The figures of the last status interval.
+    snapshot: Mutex<Option<Box<Snapshot>>>,
+}
+
+/// The figures of a clone that runs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    pub(super) stats: JobStats,
+    pub(super) errors: ErrorCount,
+    /// How long the clone has run, ns.
+    pub(super) elapsed_ns: u64,
 }
 
 /// The phase of a clone.
@@ -60,15 +70,14 @@ impl Gauge {
     }
 
     /// Publishes the figures for a report while the clone runs.
-    pub(super) fn post(&self, stats: JobStats, elapsed_ns: u64) {
-        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        *snapshot = Some((Box::new(stats), elapsed_ns));
+    pub(super) fn post(&self, snapshot: Snapshot) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(snapshot));
     }
 
     /// Returns the figures published last; empty ones if there are none yet.
-    pub(super) fn snapshot(&self) -> (JobStats, u64) {
+    pub(super) fn snapshot(&self) -> Snapshot {
         let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        snapshot.as_ref().map_or_else(Default::default, |(stats, ns)| ((**stats).clone(), *ns))
+        snapshot.as_deref().cloned().unwrap_or_default()
     }
 
     /// Publishes the phase of the clone.

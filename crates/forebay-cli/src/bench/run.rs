@@ -20,6 +20,7 @@ use forebay_fio::job::{Eta, JobList};
 use forebay_fio::verify::Stamp;
 
 use super::cache;
+use super::filling::Filling;
 use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
@@ -46,13 +47,14 @@ const STACK: usize = 256 << 10;
 pub(super) fn run(
     command: &JobList,
     targets: &[Target],
+    filling: &Filling,
     stop: &Stop,
     has_series: bool,
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
-    let mut outcomes = run_on(&opened, command, targets, stop, has_series, show)?;
+    let mut outcomes = run_on(&opened, command, targets, filling, stop, has_series, show)?;
     // The results are printed even if the trace could not be written.
     if let Err(error) = trace::end(trace)
         && let Some(first) = outcomes.clones.first_mut()
@@ -67,6 +69,7 @@ pub(super) fn run_on(
     opened: &Opened,
     command: &JobList,
     targets: &[Target],
+    filling: &Filling,
     stop: &Stop,
     has_series: bool,
     show: &mut dyn FnMut(Outcomes),
@@ -78,6 +81,7 @@ pub(super) fn run_on(
         command,
         targets,
         opened,
+        filling,
         gauges: &gauges,
         together: &together,
         chance,
@@ -103,6 +107,7 @@ pub(super) fn run_on(
                 show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
             outcomes.extend(run.stage(stage, &mut show)?);
+            filling.cut();
         }
     }
     let disks = look_at(&opened.disks);
@@ -143,6 +148,7 @@ struct Run<'a> {
     command: &'a JobList,
     targets: &'a [Target],
     opened: &'a Opened,
+    filling: &'a Filling,
     gauges: &'a [Gauge],
     together: &'a Together,
     chance: u64,
@@ -151,6 +157,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Returns the part of each target of a stage.
+    fn regions(&self, stage: &Stage) -> Vec<Region> {
+        let regions = &self.opened.regions[stage.targets.clone()];
+        if stage.first_clone == 0 {
+            return regions.to_vec();
+        }
+        let targets = self.targets[stage.targets.clone()].iter().zip(regions);
+        let part = |(target, &region): (&Target, &Region)| {
+            self.filling.part(&self.command.jobs[target.job], target, region)
+        };
+        targets.map(part).collect()
+    }
+
     /// Runs these clones together.
     fn stage(
         &self,
@@ -159,6 +178,7 @@ impl Run<'_> {
     ) -> Result<Vec<Option<Outcome>>, Failure> {
         let (jobs, targets) = (&self.command.jobs, &self.targets[stage.targets.clone()]);
         let nr_clones = plan::clones(targets).count();
+        let regions = self.regions(&stage);
         let gauges = &self.gauges[stage.first_clone..stage.first_clone + nr_clones];
         // An earlier stage has filled the page cache too.
         cache::invalidate(jobs, targets);
@@ -171,6 +191,7 @@ impl Run<'_> {
             for (at, (targets, gauge)) in plan::clones(targets).zip(gauges).enumerate() {
                 let (sender, gate) = (sender.clone(), &gate);
                 let files = first..first + targets.len();
+                let of_stage = first - stage.targets.start..files.end - stage.targets.start;
                 first = files.end;
                 let task = Task {
                     job: &jobs[targets[0].job],
@@ -178,8 +199,8 @@ impl Run<'_> {
                     together: self.together,
                     targets,
                     disks: &self.opened.disks,
-                    owners: &self.opened.owners[files.clone()],
-                    regions: &self.opened.regions[files],
+                    owners: &self.opened.owners[files],
+                    regions: &regions[of_stage],
                     at,
                     stream: (stage.first_clone + at) as u64,
                     chance: self.chance,

@@ -1,6 +1,7 @@
 //! State of a clone, independent of how it does its I/O: figures, checks, flushes, and the error
 //! that ended it.
 
+mod failures;
 pub(super) mod pauses;
 mod rate_check;
 
@@ -8,7 +9,7 @@ use std::cell::Cell;
 use std::hint::cold_path;
 use std::time::{Duration, Instant};
 
-use forebay::{Disk, IoError};
+use forebay::Disk;
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::iolog::Act;
 use forebay_fio::job::Job;
@@ -16,12 +17,11 @@ use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
 use forebay_fio::verify::{Format, Stamp};
-use rustix::io::Errno;
 
+use self::failures::Failures;
 use self::pauses::Pauses;
 use self::rate_check::RateCheck;
-use super::gauge::Gauge;
-use super::plan::disk_name;
+use super::gauge::{Gauge, Snapshot};
 use super::replay::{Lateness, LogWriter};
 use super::series::Series;
 use super::stop::Stop;
@@ -83,6 +83,8 @@ pub(super) struct Tally<'a> {
     tick_ns: u64,
     /// The latest end of the phase, ns since the start.
     end_ns: u64,
+    /// Whether the workload is over before its end, because its aim is reached.
+    pub(super) is_finished: bool,
     /// The end of the ramp; `u64::MAX` if it has ended or there is none.
     ramp_ns: u64,
     /// When figures are next published for a report, and the interval, ns; `u64::MAX` for never.
@@ -102,7 +104,10 @@ pub(super) struct Tally<'a> {
     pub(super) stats: JobStats,
     /// The first bad block, and the number of further ones.
     pub(super) mismatch: Option<(String, u64)>,
+    /// The error that ends the job.
     pub(super) error: Option<JobError>,
+    /// All errors.
+    pub(super) failures: Failures,
 }
 
 /// The data that a read must find.
@@ -155,6 +160,7 @@ impl<'a> Tally<'a> {
             show_ns: 0,
             tick_ns: 0,
             end_ns: u64::MAX,
+            is_finished: false,
             ramp_ns: if job.ramp_time.is_zero() { u64::MAX } else { ns(job.ramp_time) },
             status_ns,
             status_every_ns: status_ns,
@@ -166,6 +172,7 @@ impl<'a> Tally<'a> {
             stats: JobStats::new(0),
             mismatch: None,
             error: None,
+            failures: Failures::default(),
         }
     }
 
@@ -233,6 +240,13 @@ impl<'a> Tally<'a> {
             || self.gauge.is_quit()
     }
 
+    /// Ends the phase, and the workload with it: its aim is reached.
+    #[cold]
+    fn finish(&mut self) {
+        self.is_finished = true;
+        (self.end_ns, self.event_ns) = (0, 0);
+    }
+
     pub(super) fn event_ns(&self) -> u64 {
         self.event_ns
     }
@@ -244,7 +258,8 @@ impl<'a> Tally<'a> {
         }
         if self.now_ns >= self.status_ns {
             self.status_ns = self.now_ns.saturating_add(self.status_every_ns);
-            self.gauge.post(self.figures(), self.now_ns);
+            let (stats, errors) = (self.figures(), self.failures.count().clone());
+            self.gauge.post(Snapshot { stats, errors, elapsed_ns: self.now_ns });
         }
         if let Some(logs) = &mut self.logs
             && self.now_ns >= logs.window_end_ns()
@@ -398,8 +413,7 @@ impl<'a> Tally<'a> {
         if let Some(log) = &mut self.log_writer {
             log.sync(start_ns, file, sync.act());
         }
-        self.sync(sync, file);
-        if self.error.is_none() {
+        if self.sync(sync, file) {
             let ns = self.read_clock() - start_ns;
             self.stats.record_sync(in_flight + 1, ns);
         }
@@ -407,71 +421,23 @@ impl<'a> Tally<'a> {
 
     /// Makes a sync of each file.
     pub(super) fn sync_all(&mut self, sync: Sync) {
-        (0..self.disks.len()).for_each(|file| self.sync(sync, file as u16));
+        for file in 0..self.disks.len() {
+            self.sync(sync, file as u16);
+        }
     }
 
-    fn sync(&mut self, sync: Sync, file: u16) {
+    /// Makes a sync of a file. Returns whether it succeeded.
+    fn sync(&mut self, sync: Sync, file: u16) -> bool {
         let disk = self.disks[usize::from(file)];
         let (name, result) = match sync {
             Sync::Data => ("flush", disk.flush()),
             Sync::All => ("fsync", disk.fsync()),
         };
         if let Err(error) = result {
-            let (place, why) = (self.place(file), self.why(file));
-            let message = format!("{name}{place}: {error}{why}");
-            self.error.get_or_insert(JobError { errno: error.errno(), message });
+            self.fail_sync(name, file, error);
+            return false;
         }
-    }
-
-    /// Records an error; the first one ends the job.
-    #[cold]
-    pub(super) fn fail(&mut self, op: Op, error: IoError) {
-        let (word, Op { len, offset, file, .. }) = (op.direction.word(), op);
-        let (place, why) = (self.place(file), self.why(file));
-        let message = format!("{word} of {len} bytes at offset {offset}{place}: {error}{why}");
-        self.error.get_or_insert(JobError { errno: error.errno(), message });
-    }
-
-    /// Ends the job because of an I/O that took longer than `max_latency`.
-    #[cold]
-    fn fail_slow(&mut self, op: Op, lat_ns: u64, max_ns: u64) {
-        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
-        let (took, max, place) = (lat_ns / 1000, max_ns / 1000, self.place(op.file));
-        let message = format!(
-            "{word} of {len} bytes at offset {offset}{place} took {took} us, and --max_latency is \
-             {max} us"
-        );
-        self.error.get_or_insert(JobError { errno: Errno::TIMEDOUT.raw_os_error(), message });
-    }
-
-    /// Returns the name of a file for an error message, if the job has several.
-    pub(super) fn place(&self, file: u16) -> String {
-        match self.disks.len() {
-            1 => String::new(),
-            _ => format!(" of {}", disk_name(&self.disks[usize::from(file)].info().spec)),
-        }
-    }
-
-    /// Returns why the device has failed, if it has and reports a reason.
-    fn why(&self, file: u16) -> String {
-        let failure = self.disks[usize::from(file)].failure();
-        failure.map_or_else(String::new, |why| format!(" ({why})"))
-    }
-
-    /// Reports a transfer of no bytes: the end of the file is inside the region. As in fio's
-    /// engines with one I/O at a time, this is an I/O error, because a run that continued would
-    /// measure nothing.
-    #[cold]
-    fn fail_empty(&mut self, op: Op) {
-        let message = format!(
-            "{} of {} bytes at offset {}{}: no bytes were transferred; the file or device has \
-             become smaller since the start",
-            op.direction.word(),
-            op.len,
-            op.offset,
-            self.place(op.file)
-        );
-        self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
+        true
     }
 }
 

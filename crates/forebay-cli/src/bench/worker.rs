@@ -10,7 +10,7 @@ use forebay::{Disk, Owner};
 use forebay_fio::generator::{Direction, Op, Region, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::logs::Logs;
-use forebay_fio::report::{JobError, JobReport};
+use forebay_fio::report::{ErrorCount, JobError, JobReport};
 use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
 use forebay_fio::verify::Stamp;
@@ -68,7 +68,8 @@ impl<'a> Task<'a> {
 
     /// Returns the outcome of the clone, from what its worker measured.
     pub(super) fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns, logs, series, lateness } = finished;
+        let Finished { stats, error, errors, tag_waits, elapsed_ns, logs, series, lateness } =
+            finished;
         Outcome {
             job: self.targets[0].job,
             clone: self.targets[0].clone,
@@ -78,6 +79,7 @@ impl<'a> Task<'a> {
                 jobs: 1,
                 pid: std::process::id(),
                 error,
+                errors: self.job.control.on_error.counts().then_some(errors),
                 iodepth: self.job.iodepth,
                 measures: self.job.measures.clone(),
                 stats,
@@ -116,6 +118,8 @@ pub(super) struct Finished {
     pub(super) stats: JobStats,
     /// The first error.
     pub(super) error: Option<JobError>,
+    /// All errors.
+    pub(super) errors: ErrorCount,
     /// Tag waits of the bios that had to wait, ns; unknown for blocking calls.
     pub(super) tag_waits: Option<Moments>,
     pub(super) elapsed_ns: u64,
@@ -178,7 +182,7 @@ impl<'a> Worker<'a> {
         let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
         for _ in 0..job.loops {
             self.pass(&mut ops.clone(), end_ns);
-            if self.tally.is_over() || self.tally.mismatch.is_some() {
+            if self.tally.is_finished || self.tally.is_over() || self.tally.mismatch.is_some() {
                 break;
             }
         }
@@ -249,15 +253,26 @@ impl<'a> Worker<'a> {
         {
             self.tally.error.get_or_insert(error);
         }
-        let Tally { job, mut stats, error, usage, measured_ns, mut logs, series, lateness, .. } =
-            self.tally;
+        let Tally {
+            job,
+            mut stats,
+            error,
+            failures,
+            usage,
+            measured_ns,
+            mut logs,
+            series,
+            lateness,
+            ..
+        } = self.tally;
+        let errors = failures.into_count();
         stats.usage = usage::between(&usage, &usage::of_this_thread());
         stats.job_runtime_ms = ((elapsed_ns - measured_ns) / 1_000_000).max(1);
         if let Some(logs) = &mut logs {
             logs.close_window(elapsed_ns, true);
         }
         stats.forget(&job.measures);
-        Finished { stats, error, tag_waits, elapsed_ns, logs, series, lateness }
+        Finished { stats, error, errors, tag_waits, elapsed_ns, logs, series, lateness }
     }
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes if

@@ -11,6 +11,7 @@ mod common;
 mod compare;
 mod endings;
 mod engines;
+mod errors_beside_fio;
 mod files_beside_fio;
 mod job_files;
 mod lab;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::job::OnError;
 use crate::pace::Pace;
 
 /// The jobs that the end of a job ends: `exit_what`.
@@ -42,6 +43,8 @@ pub struct Control {
     pub rate_iops_min: [u64; 3],
     /// `rate_cycle`: the interval of these checks; `None`: 1 s.
     pub rate_cycle: Option<Duration>,
+    /// `continue_on_error`, `ignore_error`, `fill_device`: errors that do not end the job.
+    pub on_error: OnError,
     /// `io_submit_mode=offload`: whether I/O stays in flight while the job waits for its rate.
     pub offload: bool,
 }

@@ -18,6 +18,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
         "flow_id", "flow_sleep",
     ]),
+    ("Errors", &["continue_on_error", "ignore_error", "error_dump", "fill_device"]),
     ("Processors and memory", &[
         "cpus_allowed", "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy",
         "nice",

@@ -4,7 +4,7 @@
 //! user would miss its effect, and causes a note otherwise.
 
 use forebay::Spec;
-use forebay_fio::job::{FileOptions, Job, OutputFormat, RunOptions};
+use forebay_fio::job::{FileOptions, Job, OnError, OutputFormat, RunOptions};
 
 use super::options::{CompareOptions, Format};
 use crate::bench::filename;
@@ -85,6 +85,13 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
             job,
             "options about several files, their directory or their creation are not compared; give \
              each job one file with --filename",
+        );
+    }
+    if let Some(job) = jobs.iter().find(|job| job.control.on_error != OnError::default()) {
+        return refuse(
+            job,
+            "I/O that fails is no measurement; leave out continue_on_error, ignore_error, \
+             error_dump and fill_device",
         );
     }
     if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {

@@ -1,0 +1,42 @@
+//! The rows about the end of a job: those of other jobs, errors that do not end it, and aims
+//! that do.
+
+use super::row;
+use crate::job::ExitWhat;
+use crate::options::{Kind, OptionSpec};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[OptionSpec] = &[
+    row("exitall", &[], "0", "end other jobs as soon as any job has ended",
+        Kind::Flag { set: |g, on| g.control.exitall = on }),
+    row("exitall_on_error", &[], "0", "end other jobs as soon as any job has failed",
+        Kind::Flag { set: |g, on| g.control.exitall_on_error = on }),
+    row("exit_what", &[], "group",
+        "which jobs exitall ends when this one has ended: those of its group, those that run \
+         beside it up to the next stonewall, or all",
+        Kind::Choice {
+            words: &["group", "stonewall", "all"],
+            set: |g, word| g.control.exit_what = match word {
+                "stonewall" => ExitWhat::Stonewall,
+                "all" => ExitWhat::All,
+                _ => ExitWhat::Group,
+            },
+        }),
+    row("continue_on_error", &[], "none",
+        "kinds of errors that do not end the job: EIO of reads or writes, and bad blocks; they are \
+         counted and reported",
+        Kind::Choice {
+            words: &["none", "read", "write", "io", "verify", "all", "0", "1"],
+            set: |g, word| g.control.on_error.set_continues(word),
+        }),
+    row("ignore_error", &[], "no list",
+        "errors that do not end the job, for reads, writes and verification; a list replaces EIO \
+         and needs no continue_on_error",
+        Kind::Parsed { accepts: "names or numbers with colons, as in EAGAIN,ENOSPC:122",
+            set: |g, text| g.control.on_error.set_ignored(text) }),
+    row("error_dump", &[], "0", "print each error that does not end the job, not only the first",
+        Kind::Bool { set: |g, on| g.control.on_error.dump = on }),
+    row("fill_device", &["fill_fs"], "0",
+        "write until there is no space left, which then is no error",
+        Kind::Bool { set: |g, on| g.control.on_error.fill_device = on }),
+];
