@@ -56,5 +56,6 @@ pub mod random;
 pub mod report;
 pub mod sample;
 pub mod stats;
+pub mod steadystate;
 pub mod units;
 pub mod verify;

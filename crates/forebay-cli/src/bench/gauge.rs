@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_fio::job::Job;
 use forebay_fio::report::ErrorCount;
 use forebay_fio::report::eta::{Progress, state_letter};
-use forebay_fio::stats::JobStats;
+use forebay_fio::stats::{DirectionStats, JobStats};
 
 use super::plan::{self, Target};
 use crate::output::ProgressLine;
@@ -24,8 +24,30 @@ pub(super) struct Gauge {
     phase: AtomicU8,
     /// Whether the clone is to end, because another one has ended.
     quit: AtomicBool,
+    /// The same counts, with the time at which the clone has set them.
+    counts: Mutex<Counts>,
     /// The figures of the last status interval.
     snapshot: Mutex<Option<Box<Snapshot>>>,
+}
+
+/// Counts of a clone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    ios: u64,
+    bytes: u64,
+    /// The time of the clone, ns.
+    at_ns: u64,
+}
+
+impl Counts {
+    /// Returns I/Os and bytes per second since earlier counts; `None` if the counts have restarted.
+    pub(super) fn since(&self, earlier: &Self) -> Option<[f64; 2]> {
+        let ios = self.ios.checked_sub(earlier.ios)?;
+        let bytes = self.bytes.checked_sub(earlier.bytes)?;
+        let seconds = self.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e9;
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        Some([rate(ios), rate(bytes)])
+    }
 }
 
 /// The figures of a clone that runs.
@@ -61,8 +83,21 @@ impl Gauge {
         self.quit.load(Ordering::Relaxed)
     }
 
-    /// Publishes the counters of `stats`.
-    pub(super) fn set(&self, stats: &JobStats) {
+    /// Returns the counts that were published last.
+    pub(super) fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the clone has ended.
+    pub(super) fn is_done(&self) -> bool {
+        self.phase() == Phase::Done
+    }
+
+    /// Publishes the counters of `stats` at this time of the clone.
+    pub(super) fn set(&self, stats: &JobStats, at_ns: u64) {
+        let sum = |of: fn(&DirectionStats) -> u64| stats.directions.iter().map(of).sum();
+        let counts = Counts { ios: sum(|it| it.total_ios), bytes: sum(|it| it.io_bytes), at_ns };
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
         for (at, direction) in stats.directions.iter().enumerate() {
             self.bytes[at].store(direction.io_bytes, Ordering::Relaxed);
             self.ios[at].store(direction.total_ios, Ordering::Relaxed);

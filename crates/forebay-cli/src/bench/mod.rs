@@ -10,6 +10,7 @@
 //!   system, and dropping the page cache;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
 //!   [`status`], intermediate reports, and [`stop`], the signals;
+//! - [`steady`]: jobs that end in a steady state;
 //! - [`contents`]: the data of blocks, generated and verified;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`queues`], those of
@@ -58,6 +59,7 @@ mod run;
 mod series;
 mod stages;
 mod status;
+mod steady;
 pub(crate) mod stop;
 mod sweep;
 mod tally;
@@ -200,6 +202,7 @@ fn prepare(
 ) -> Result<(Layout, Vec<String>), Failure> {
     in_use::check(jobs, targets)?;
     placement::check(jobs)?;
+    steady::check(jobs)?;
     let mut layout = Layout::plan(jobs, targets)?;
     if readonly {
         layout.check_read_only()?;

@@ -28,6 +28,7 @@ use super::placement;
 use super::plan::{self, Target};
 use super::replay::Replayed;
 use super::status::Status;
+use super::steady::Detections;
 use super::stop::Stop;
 use super::together::{self, Together};
 use super::trace;
@@ -230,7 +231,14 @@ impl Run<'_> {
                 let end = |outcome: &Outcome| {
                     together::end_others(jobs, targets, gauges, outcome, self.stop);
                 };
-                await_finished(&events, &mut outcomes, self.stop, display, status, gauges, &end);
+                let mut steady = Detections::new(jobs, targets);
+                let running = Running { stop: self.stop, gauges, has_ended: &end };
+                await_finished(&events, &mut outcomes, running, (display, status), &mut steady);
+                for (clone, outcome) in outcomes.iter_mut().enumerate() {
+                    if let Some(outcome) = outcome {
+                        outcome.report.steady = steady.window_of(clone);
+                    }
+                }
             }
             // The scope does not wait for thread-local destructors, in which the layer frees its
             // per-thread state.
@@ -271,15 +279,22 @@ fn await_ready(events: &Receiver<Event>, threads: &[ScopedJoinHandle<'_, ()>]) -
     true
 }
 
+/// The clones of a stage while they run.
+#[derive(Clone, Copy)]
+struct Running<'a> {
+    stop: &'a Stop,
+    gauges: &'a [Gauge],
+    /// Called when a clone has ended.
+    has_ended: &'a dyn Fn(&Outcome),
+}
+
 /// Collects the results of the clones, and shows their progress.
 fn await_finished(
     events: &Receiver<Event>,
     outcomes: &mut [Option<Outcome>],
-    stop: &Stop,
-    mut display: Display,
-    mut status: Status<'_>,
-    gauges: &[Gauge],
-    has_ended: &dyn Fn(&Outcome),
+    Running { stop, gauges, has_ended }: Running<'_>,
+    (mut display, mut status): (Display, Status<'_>),
+    steady: &mut Detections,
 ) {
     let started = Instant::now();
     let mut told_signal = false;
@@ -304,6 +319,7 @@ fn await_finished(
             status.show(gauges, outcomes);
         }
         display.update(gauges, started.elapsed());
+        steady.update(started.elapsed(), gauges);
     }
     display.clear();
 }

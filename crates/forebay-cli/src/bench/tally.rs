@@ -332,7 +332,7 @@ impl<'a> Tally<'a> {
         self.stats.tick(self.now_ns);
         if self.now_ns >= self.show_ns {
             self.show_ns = self.now_ns + EVERY_NS;
-            self.gauge.set(&self.stats);
+            self.gauge.set(&self.stats, self.now_ns);
         }
         self.tick_ns = self.show_ns.min(self.stats.window_end_ns());
     }

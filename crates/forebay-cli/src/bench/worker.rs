@@ -304,7 +304,7 @@ impl<'a> Worker<'a> {
             tally.sync_all(Sync::All);
         }
         tally.read_clock();
-        tally.gauge.set(&tally.stats);
+        tally.gauge.set(&tally.stats, tally.now_ns);
         let mut stats = std::mem::take(&mut tally.stats);
         tally.add_runtimes(&mut stats);
         tally.stats = stats;

@@ -38,6 +38,7 @@ mod sim_reports;
 mod sim_scenarios;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip_support;
+mod steady_beside_fio;
 #[path = "../../../forebay/tests/support/storage_daemon.rs"]
 mod storage_daemon;
 mod takeover;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::job::OnError;
 use crate::pace::Pace;
+use crate::steadystate::SteadyOptions;
 
 /// The jobs that the end of a job ends: `exit_what`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum ExitWhat {
 }
 
 /// The options about other jobs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Control {
     /// `exitall`: whether the first job that ends, of all jobs, ends others.
     pub exitall: bool,
@@ -45,6 +46,8 @@ pub struct Control {
     pub rate_cycle: Option<Duration>,
     /// `continue_on_error`, `ignore_error`, `fill_device`: errors that do not end the job.
     pub on_error: OnError,
+    /// `steadystate` and its options.
+    pub steady: SteadyOptions,
     /// `io_submit_mode=offload`: whether I/O stays in flight while the job waits for its rate.
     pub offload: bool,
 }

@@ -82,6 +82,17 @@ pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(units::parse_time(text).map_err(say)?).filter(|time| !time.is_zero()))
 }
 
+/// Parses a time in whole seconds.
+pub(super) fn seconds(text: &str) -> Result<u32, String> {
+    /// A day.
+    const MAX: u64 = 86_400;
+    let time = units::parse_time(text).map_err(say)?;
+    if time.subsec_nanos() > 0 {
+        return Err("not a whole number of seconds".to_owned());
+    }
+    super::within(time.as_secs(), 0, MAX).map(|seconds| seconds as u32)
+}
+
 /// Parses up to twenty percentiles, and sorts them in ascending order.
 pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     /// As many as fio takes.

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group};
+use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group, steady};
 use crate::generator::Direction;
 use crate::histogram::Histogram;
 use crate::measures::{Measures, Unified};
@@ -83,6 +83,9 @@ fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
     put("latency_target", 0.into());
     put("latency_percentile", 100.0.into());
     put("latency_window", 0.into());
+    if let Some(window) = &job.steady {
+        put("steadystate", steady::value(window));
+    }
     Value::Object(object)
 }
 

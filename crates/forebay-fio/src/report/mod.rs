@@ -11,10 +11,12 @@ pub mod header;
 pub mod json;
 pub mod normal;
 pub mod number;
+mod steady;
 
 use crate::generator::Direction;
 use crate::measures::{Measures, Unified};
 use crate::stats::{DirectionStats, JobStats};
+use crate::steadystate;
 
 pub use self::error_count::{ErrorCount, JobError};
 
@@ -62,6 +64,8 @@ pub struct JobReport {
     pub measures: Measures,
     /// Its figures.
     pub stats: JobStats,
+    /// The samples for its steady state, if it has a detection.
+    pub steady: Option<steadystate::Window>,
     /// The figures of all directions together, in addition to the single ones.
     pub mixed: Option<Box<DirectionStats>>,
 }

@@ -6,7 +6,9 @@ mod latency;
 
 use std::fmt::Write;
 
-use super::{DiskUtil, GroupTotal, JobReport, Report, cpu_percents, date, number, share_of_group};
+use super::{
+    DiskUtil, GroupTotal, JobReport, Report, cpu_percents, date, number, share_of_group, steady,
+};
 use crate::errno;
 use crate::generator::Direction;
 use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, Depths, LEVEL_LABELS};
@@ -173,6 +175,9 @@ impl Out {
             "     latency   : target=0, window=0, percentile=100.00%, depth={}",
             job.iodepth
         ));
+        if let Some(window) = &job.steady {
+            self.line(format_args!("{}", steady::line(window)));
+        }
     }
 
     fn group(&mut self, jobs: &[JobReport], group_id: u32) {

@@ -6,6 +6,8 @@
 use forebay::Spec;
 use forebay_fio::job::{FileOptions, Job, OnError, OutputFormat, RunOptions};
 
+use forebay_fio::steadystate::SteadyOptions;
+
 use super::options::{CompareOptions, Format};
 use crate::bench::filename;
 use crate::bench::plan::Target;
@@ -92,6 +94,13 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
             job,
             "I/O that fails is no measurement; leave out continue_on_error, ignore_error, \
              error_dump and fill_device",
+        );
+    }
+    if let Some(job) = jobs.iter().find(|job| job.control.steady != SteadyOptions::default()) {
+        return refuse(
+            job,
+            "the runs would have different lengths; leave out steadystate and its options, and \
+             give a runtime",
         );
     }
     if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {

@@ -16,7 +16,7 @@ const ZONES: &str = "zoned devices are not supported; use a device without zones
 const PLACEMENT: &str = "hints are not passed to the device";
 const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
                        the latencies";
-const STEADY: &str = "use --ramp_time, or several jobs with --stonewall to see the trend";
+const STEADY: &str = "the rates are sampled once a second";
 const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
@@ -68,8 +68,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
     refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
     unless(OFF, refused(&["latency_run"], LATENCY)),
-    refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
-        "ss_ramp", "steadystate_check_interval", "ss_interval"], STEADY),
+    unless(&["1", "1s"], refused(&["steadystate_check_interval", "ss_interval"], STEADY)),
     // Verification and trims.
     refused(&["verify_header_seed", "verify_pattern_interval"], VERIFY),
     unless(OFF, refused(&["experimental_verify"], VERIFY)),

@@ -3,7 +3,8 @@
 
 use super::row;
 use crate::job::ExitWhat;
-use crate::options::{Kind, OptionSpec};
+use crate::options::{Kind, OptionSpec, values};
+use crate::steadystate::Limit;
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[OptionSpec] = &[
@@ -39,4 +40,20 @@ pub(super) const ROWS: &[OptionSpec] = &[
     row("fill_device", &["fill_fs"], "0",
         "write until there is no space left, which then is no error",
         Kind::Bool { set: |g, on| g.control.on_error.fill_device = on }),
+    row("steadystate", &["ss"], "iops_slope:0.01%",
+        "criterion and limit of a steady state, at which the job ends: the largest deviation of \
+         IOPS or bandwidth from the mean, or the slope; %: of the mean",
+        Kind::Parsed { accepts: "iops, iops_slope, bw or bw_slope, with a limit as in iops:2%",
+            set: |g, text| {
+                let limit = Limit::parse(text)?;
+                g.control.steady.limit = Some(limit).filter(|limit| *limit != Limit::default());
+                Ok(())
+            } }),
+    row("steadystate_duration", &["ss_dur"], "0",
+        "seconds for which the criterion must hold; 0: no detection",
+        Kind::Parsed { accepts: "a number of seconds, or a time such as 10s or 1m",
+            set: |g, text| { g.control.steady.samples = values::seconds(text)?; Ok(()) } }),
+    row("steadystate_ramp_time", &["ss_ramp"], "0",
+        "time before the first sample, in addition to the ramp_time",
+        Kind::Time { set: |g, time| g.control.steady.ramp = time }),
 ];
