@@ -51,7 +51,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("http-swift.fio", ENGINE),
     ("http-webdav.fio", ENGINE),
     ("ime.fio", ENGINE),
-    ("latency-profile.fio", "a target latency"),
     ("libcufile-cufile.fio", ENGINE),
     ("libcufile-posix.fio", ENGINE),
     ("libhdfs.fio", ENGINE),

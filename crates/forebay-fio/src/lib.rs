@@ -45,6 +45,7 @@ pub mod host;
 pub mod iolog;
 pub mod job;
 pub mod jobfile;
+pub mod latency_target;
 pub mod logs;
 pub mod measures;
 pub mod options;

@@ -69,6 +69,7 @@ impl<'a> Status<'a> {
                 iodepth: job.iodepth,
                 measures: job.measures.clone(),
                 stats,
+                target: job.control.target,
                 errors: job.control.on_error.counts().then_some(errors),
                 ..JobReport::default()
             },

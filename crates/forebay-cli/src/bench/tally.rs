@@ -13,6 +13,7 @@ use forebay::Disk;
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::iolog::Act;
 use forebay_fio::job::Job;
+use forebay_fio::latency_target::Search;
 use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
@@ -104,6 +105,8 @@ pub(super) struct Tally<'a> {
     pub(super) stats: JobStats,
     /// The first bad block, and the number of further ones.
     pub(super) mismatch: Option<(String, u64)>,
+    /// The search for a depth, if the job has a latency target.
+    pub(super) search: Option<Box<Search>>,
     /// The error that ends the job.
     pub(super) error: Option<JobError>,
     /// All errors.
@@ -171,6 +174,7 @@ impl<'a> Tally<'a> {
             usage: usage::of_this_thread(),
             stats: JobStats::new(0),
             mismatch: None,
+            search: job.control.target.search(job.iodepth).map(Box::new),
             error: None,
             failures: Failures::default(),
         }
@@ -231,6 +235,17 @@ impl<'a> Tally<'a> {
         self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
     }
 
+    /// Limits the phase to a window, until `end_ns` at the latest.
+    pub(super) fn begin_window(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+        self.event_ns = self.next_event_ns();
+    }
+
+    /// Returns the latest end of the phase.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
     /// Returns whether the phase is over. Also handles other events that are due.
     #[inline]
     pub(super) fn is_over(&mut self) -> bool {
@@ -242,7 +257,7 @@ impl<'a> Tally<'a> {
 
     /// Ends the phase, and the workload with it: its aim is reached.
     #[cold]
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.is_finished = true;
         (self.end_ns, self.event_ns) = (0, 0);
     }
@@ -300,16 +315,21 @@ impl<'a> Tally<'a> {
     /// Ends the ramp: all counts restart.
     fn end_ramp(&mut self) {
         self.ramp_ns = u64::MAX;
-        self.stats = JobStats::new(self.now_ns);
-        self.usage = usage::of_this_thread();
-        (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
-        self.ios_before = [0; 3];
+        self.restart_figures();
         if let Some(logs) = &mut self.logs {
             logs.restart(self.now_ns);
         }
         if let Some(series) = &mut self.series {
             series.restart(self.now_ns);
         }
+    }
+
+    /// Restarts the counts and the time that they are about.
+    pub(super) fn restart_figures(&mut self) {
+        self.stats = JobStats::new(self.now_ns);
+        self.usage = usage::of_this_thread();
+        (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
+        self.ios_before = [0; 3];
     }
 
     /// Does the work between I/Os that depends on the time. It is called at every reap, and is
@@ -390,6 +410,9 @@ impl<'a> Tally<'a> {
         }
         if self.job.measures.lat_percentiles {
             self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
+        }
+        if let Some(search) = &mut self.search {
+            search.record(lat_ns);
         }
         let max_ns = self.job.max_latency_ns[op.direction.index()];
         // As in fio, latencies that are not measured have no limit.

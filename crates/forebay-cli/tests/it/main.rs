@@ -15,6 +15,7 @@ mod errors_beside_fio;
 mod files_beside_fio;
 mod job_files;
 mod lab;
+mod latency_target;
 mod load;
 mod manual;
 mod pictures;

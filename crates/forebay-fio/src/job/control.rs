@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::job::OnError;
+use crate::latency_target::TargetOptions;
 use crate::pace::Pace;
 use crate::steadystate::SteadyOptions;
 
@@ -48,6 +49,8 @@ pub struct Control {
     pub on_error: OnError,
     /// `steadystate` and its options.
     pub steady: SteadyOptions,
+    /// `latency_target` and its options.
+    pub target: TargetOptions,
     /// `io_submit_mode=offload`: whether I/O stays in flight while the job waits for its rate.
     pub offload: bool,
 }

@@ -87,6 +87,9 @@ impl Given {
         if let Some(name) = control.steady.without_effect() {
             warnings.push(format!("--{name} has no effect without --steadystate_duration"));
         }
+        if let Some(name) = control.target.without_effect() {
+            warnings.push(format!("--{name} has no effect without --latency_target"));
+        }
         if control.offload && self.ioengine.is_some_and(Engine::is_blocking) {
             warnings.push(
                 "--io_submit_mode=offload has no effect: the engine makes blocking calls, one at \

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group, steady};
+use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group, steady, target};
 use crate::generator::Direction;
 use crate::histogram::Histogram;
 use crate::measures::{Measures, Unified};
@@ -79,10 +79,9 @@ fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
         put("total_err", errors.total().into());
         put("first_error", errors.first_errno().into());
     }
-    put("latency_depth", job.iodepth.into());
-    put("latency_target", 0.into());
-    put("latency_percentile", 100.0.into());
-    put("latency_window", 0.into());
+    for (key, value) in target::values(&job.target, job.iodepth) {
+        put(key, value);
+    }
     if let Some(window) = &job.steady {
         put("steadystate", steady::value(window));
     }

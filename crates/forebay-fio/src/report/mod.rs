@@ -12,8 +12,10 @@ pub mod json;
 pub mod normal;
 pub mod number;
 mod steady;
+mod target;
 
 use crate::generator::Direction;
+use crate::latency_target::TargetOptions;
 use crate::measures::{Measures, Unified};
 use crate::stats::{DirectionStats, JobStats};
 use crate::steadystate;
@@ -58,12 +60,14 @@ pub struct JobReport {
     pub elapsed_s: u64,
     /// The job's own options.
     pub options: Vec<(String, String)>,
-    /// Its `iodepth`.
+    /// Its `iodepth`, or the depth that a latency target led to.
     pub iodepth: u32,
     /// The figures to report.
     pub measures: Measures,
     /// Its figures.
     pub stats: JobStats,
+    /// Its latency target.
+    pub target: TargetOptions,
     /// The samples for its steady state, if it has a detection.
     pub steady: Option<steadystate::Window>,
     /// The figures of all directions together, in addition to the single ones.

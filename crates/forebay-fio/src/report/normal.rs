@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use super::{
     DiskUtil, GroupTotal, JobReport, Report, cpu_percents, date, number, share_of_group, steady,
+    target,
 };
 use crate::errno;
 use crate::generator::Direction;
@@ -171,10 +172,7 @@ impl Out {
             let text = errno::text(first);
             self.line(format_args!("     errors    : total={total}, first_error={first}/<{text}>"));
         }
-        self.line(format_args!(
-            "     latency   : target=0, window=0, percentile=100.00%, depth={}",
-            job.iodepth
-        ));
+        self.line(format_args!("{}", target::line(&job.target, job.iodepth)));
         if let Some(window) = &job.steady {
             self.line(format_args!("{}", steady::line(window)));
         }

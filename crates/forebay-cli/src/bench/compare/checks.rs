@@ -103,6 +103,12 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
              give a runtime",
         );
     }
+    if let Some(job) = jobs.iter().find(|job| job.control.target.target.is_some()) {
+        return refuse(
+            job,
+            "each run would have a depth of its own; leave out latency_target, and give an iodepth",
+        );
+    }
     if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {
         return refuse(job, "each run would overwrite the log; leave out write_iolog");
     }

@@ -14,8 +14,6 @@ const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
 const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
-const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
-                       the latencies";
 const STEADY: &str = "the rates are sampled once a second";
 const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";
 const GROUP: &str = "run forebay in that group or as that user";
@@ -66,8 +64,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["thinktime_blocks_type", "thinktime_iotime"], "use --thinktime_blocks"),
     refused(&["thinkcycles"], "use --thinktime_spin"),
     unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
-    refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
-    unless(OFF, refused(&["latency_run"], LATENCY)),
     unless(&["1", "1s"], refused(&["steadystate_check_interval", "ss_interval"], STEADY)),
     // Verification and trims.
     refused(&["verify_header_seed", "verify_pattern_interval"], VERIFY),

@@ -56,4 +56,25 @@ pub(super) const ROWS: &[OptionSpec] = &[
     row("steadystate_ramp_time", &["ss_ramp"], "0",
         "time before the first sample, in addition to the ramp_time",
         Kind::Time { set: |g, time| g.control.steady.ramp = time }),
+    row("latency_target", &[], "no search",
+        "latency, in microseconds without a unit: find the greatest depth, up to iodepth, at which \
+         the I/Os of a window keep to it; the figures are those of that depth",
+        Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
+            set: |g, text| {
+                g.control.target.target =
+                    Some(values::micros(text)?).filter(|time| !time.is_zero());
+                Ok(())
+            } }),
+    row("latency_window", &[], "0", "time at each depth, in microseconds without a unit",
+        Kind::Parsed { accepts: "a time such as 500000, 500ms or 5s",
+            set: |g, text| { g.control.target.window = values::micros(text)?; Ok(()) } }),
+    row("latency_percentile", &[], "100", "percentage of the I/Os that must keep to the target",
+        Kind::Parsed { accepts: "a number from 0 to 100, such as 99.9",
+            set: |g, text| {
+                let percent = values::percentile(text)?;
+                g.control.target.percentile = Some(percent).filter(|&percent| percent < 100.0);
+                Ok(())
+            } }),
+    row("latency_run", &[], "0", "go on when the depth is found, and adjust it",
+        Kind::Bool { set: |g, on| g.control.target.runs_on = on }),
 ];
