@@ -69,8 +69,7 @@ impl<'a> Task<'a> {
 
     /// Returns the outcome of the clone, from what its worker measured.
     pub(super) fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, errors, depth, tag_waits, elapsed_ns, logs, series, lateness } =
-            finished;
+        let Finished { stats, error, errors, depth, elapsed_ns, .. } = finished;
         Outcome {
             job: self.targets[0].job,
             clone: self.targets[0].clone,
@@ -87,10 +86,10 @@ impl<'a> Task<'a> {
                 stats,
                 ..JobReport::default()
             },
-            tag_waits,
-            logs,
-            series,
-            lateness,
+            tag_waits: finished.tag_waits,
+            logs: finished.logs,
+            series: finished.series,
+            lateness: finished.lateness,
             elapsed_ns,
         }
     }
