@@ -23,7 +23,6 @@ const VARIABLES: [(&str, &str); 5] = [
 
 const ENGINE: &str = "an engine that does not exist here";
 const ZONES: &str = "zoned devices";
-const FILLS: &str = "a file that is filled to the end of its device (`fill_device`)";
 
 /// The files that are refused, with the reason.
 const REFUSED: &[(&str, &str)] = &[
@@ -37,7 +36,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("disk-zone-profile.fio", "zones that are skipped"),
     ("e4defrag.fio", ENGINE),
     ("e4defrag2.fio", ENGINE),
-    ("enospc-pressure.fio", "errors that do not end the job"),
     ("exec.fio", ENGINE),
     ("falloc.fio", ENGINE),
     ("filecreate-ioengine.fio", ENGINE),
@@ -53,7 +51,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("http-swift.fio", ENGINE),
     ("http-webdav.fio", ENGINE),
     ("ime.fio", ENGINE),
-    ("latency-profile.fio", "a target latency, or a steady state"),
     ("libcufile-cufile.fio", ENGINE),
     ("libcufile-posix.fio", ENGINE),
     ("libhdfs.fio", ENGINE),
@@ -76,8 +73,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("sg_verify-fail.fio", ENGINE),
     ("sg_verify.fio", ENGINE),
     ("sg_write_same_ndob.fio", ENGINE),
-    ("steadystate.fio", "a target latency, or a steady state"),
-    ("surface-scan.fio", FILLS),
     ("uring-cmd-ng.fio", ENGINE),
     ("uring-cmd-zoned.fio", ENGINE),
     ("xnvme-zoned.fio", ZONES),

@@ -12,6 +12,7 @@ mod format;
 mod given;
 mod list;
 mod load;
+mod on_error;
 mod region;
 mod replay;
 mod run_options;
@@ -24,6 +25,7 @@ use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
 use crate::iolog::Recording;
+use crate::latency_target::TargetOptions;
 use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
@@ -39,6 +41,7 @@ pub use self::format::OutputFormat;
 pub use self::given::Given;
 pub use self::list::JobList;
 pub use self::load::Load;
+pub use self::on_error::OnError;
 pub use self::region::RegionError;
 pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
@@ -337,6 +340,25 @@ impl Job {
         Ok(())
     }
 
+    /// Returns why the job cannot search for a depth, although it has a target.
+    fn target_conflict(&self) -> Option<&'static str> {
+        let TargetOptions { target, window, .. } = self.control.target;
+        target?;
+        if window.is_zero() {
+            return Some("needs --latency_window, the time at each depth");
+        }
+        if !self.is_timed() || self.measures.disable_lat {
+            return Some("needs the latencies; leave out --gtod_reduce and --disable_lat");
+        }
+        if self.checks.backlog > 0 {
+            return Some("does not work with --verify_backlog; leave out one of them");
+        }
+        if self.replay.read.is_some() {
+            return Some("does not work with --read_iolog, whose I/Os have times of their own");
+        }
+        None
+    }
+
     fn check_conflicts(&self) -> Result<(), UsageError> {
         let conflict = |message: String| Err(UsageError::Conflict(message));
         if let Some(option) = self.remote.unused(self.ioengine) {
@@ -355,6 +377,12 @@ impl Job {
         }
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs --runtime", self.name));
+        }
+        if self.control.on_error.fill_device && !self.rw.has(Direction::Write) {
+            return conflict(format!("{}: --fill_device needs an --rw that writes", self.name));
+        }
+        if let Some(reason) = self.target_conflict() {
+            return conflict(format!("{}: --latency_target {reason}", self.name));
         }
         if self.checks.method.has_header() {
             self.check_header_fits()?;

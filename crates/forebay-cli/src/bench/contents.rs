@@ -64,6 +64,9 @@ impl Tally<'_> {
     /// are found.
     #[cold]
     fn note_mismatch(&mut self, message: String) {
+        if self.continue_after_mismatch(&message) {
+            return;
+        }
         match &mut self.mismatch {
             None => self.mismatch = Some((message, 0)),
             Some((_, more)) => {

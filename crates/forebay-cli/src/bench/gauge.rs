@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_fio::job::Job;
+use forebay_fio::report::ErrorCount;
 use forebay_fio::report::eta::{Progress, state_letter};
-use forebay_fio::stats::JobStats;
+use forebay_fio::stats::{DirectionStats, JobStats};
 
 use super::plan::{self, Target};
 use crate::output::ProgressLine;
@@ -23,8 +24,39 @@ pub(super) struct Gauge {
     phase: AtomicU8,
     /// Whether the clone is to end, because another one has ended.
     quit: AtomicBool,
-    /// The figures of the last status interval, and how long the clone had run, ns.
-    snapshot: Mutex<Option<(Box<JobStats>, u64)>>,
+    /// The same counts, with the time at which the clone has set them.
+    counts: Mutex<Counts>,
+    /// The figures of the last status interval.
+    snapshot: Mutex<Option<Box<Snapshot>>>,
+}
+
+/// Counts of a clone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    ios: u64,
+    bytes: u64,
+    /// The time of the clone, ns.
+    at_ns: u64,
+}
+
+impl Counts {
+    /// Returns I/Os and bytes per second since earlier counts; `None` if the counts have restarted.
+    pub(super) fn since(&self, earlier: &Self) -> Option<[f64; 2]> {
+        let ios = self.ios.checked_sub(earlier.ios)?;
+        let bytes = self.bytes.checked_sub(earlier.bytes)?;
+        let seconds = self.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e9;
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        Some([rate(ios), rate(bytes)])
+    }
+}
+
+/// The figures of a clone that runs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    pub(super) stats: JobStats,
+    pub(super) errors: ErrorCount,
+    /// How long the clone has run, ns.
+    pub(super) elapsed_ns: u64,
 }
 
 /// The phase of a clone.
@@ -51,8 +83,21 @@ impl Gauge {
         self.quit.load(Ordering::Relaxed)
     }
 
-    /// Publishes the counters of `stats`.
-    pub(super) fn set(&self, stats: &JobStats) {
+    /// Returns the counts that were published last.
+    pub(super) fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the clone has ended.
+    pub(super) fn is_done(&self) -> bool {
+        self.phase() == Phase::Done
+    }
+
+    /// Publishes the counters of `stats` at this time of the clone.
+    pub(super) fn set(&self, stats: &JobStats, at_ns: u64) {
+        let sum = |of: fn(&DirectionStats) -> u64| stats.directions.iter().map(of).sum();
+        let counts = Counts { ios: sum(|it| it.total_ios), bytes: sum(|it| it.io_bytes), at_ns };
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
         for (at, direction) in stats.directions.iter().enumerate() {
             self.bytes[at].store(direction.io_bytes, Ordering::Relaxed);
             self.ios[at].store(direction.total_ios, Ordering::Relaxed);
@@ -60,15 +105,14 @@ impl Gauge {
     }
 
     /// Publishes the figures for a report while the clone runs.
-    pub(super) fn post(&self, stats: JobStats, elapsed_ns: u64) {
-        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        *snapshot = Some((Box::new(stats), elapsed_ns));
+    pub(super) fn post(&self, snapshot: Snapshot) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(snapshot));
     }
 
     /// Returns the figures published last; empty ones if there are none yet.
-    pub(super) fn snapshot(&self) -> (JobStats, u64) {
+    pub(super) fn snapshot(&self) -> Snapshot {
         let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        snapshot.as_ref().map_or_else(Default::default, |(stats, ns)| ((**stats).clone(), *ns))
+        snapshot.as_deref().cloned().unwrap_or_default()
     }
 
     /// Publishes the phase of the clone.

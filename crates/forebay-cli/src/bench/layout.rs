@@ -15,6 +15,7 @@ use rustix::fs::statvfs;
 
 use super::file_id::FileId;
 use super::fill;
+use super::filling::{self, Filling};
 use super::plan::{Target, distinct};
 use super::stop::Stop;
 use crate::failure::Failure;
@@ -44,6 +45,8 @@ struct Missing {
     read: bool,
     /// Whether to allocate the space of the file.
     allocates: bool,
+    /// Whether a job fills the file until there is no space left.
+    is_filled: bool,
     /// Whether the layout has changed the file.
     touched: bool,
 }
@@ -53,7 +56,12 @@ impl Layout {
     pub(super) fn plan(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let mut layout = Self { files: Vec::new(), done: false };
         for target in distinct(targets) {
-            if let Some(missing) = missing(&jobs[target.job], target)? {
+            let job = &jobs[target.job];
+            // A job before it creates the file, with a length that is not known yet.
+            if target.extent.size.is_none() && layout.is_filled(target) {
+                continue;
+            }
+            if let Some(missing) = missing(job, target)? {
                 layout.add(missing);
             }
         }
@@ -79,12 +87,19 @@ impl Layout {
         Err(Failure::Run(format!("{job}: {reason}; run the job without --readonly once")))
     }
 
+    /// Returns whether a job before fills the file of a target.
+    fn is_filled(&self, target: &Target) -> bool {
+        let name = target.path().map(|path| one_name(&path));
+        self.files.iter().any(|file| file.is_filled && Some(&file.one_name) == name.as_ref())
+    }
+
     fn add(&mut self, more: Missing) {
         match self.files.iter_mut().find(|file| file.id == more.id) {
             Some(file) => {
                 file.needed = file.needed.max(more.needed);
                 file.read |= more.read;
                 file.allocates |= more.allocates;
+                file.is_filled |= more.is_filled;
             }
             None => self.files.push(more),
         }
@@ -107,12 +122,13 @@ impl Layout {
         Ok(checked)
     }
 
-    /// Lays all files out. Calls `tell` with a line for each.
+    /// Lays all files out. Calls `tell` with a line for each. Returns the files to fill.
     pub(super) fn run(
         mut self,
         stop: &Stop,
         mut tell: impl FnMut(&str) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Filling, Failure> {
+        let mut filling = Filling::default();
         for files in self.files.chunk_by_mut(|a, b| (&a.job, a.clone) == (&b.job, b.clone)) {
             let (job, nr) = (&files[0].job, files.len());
             let mib = files.iter().map(|file| file.needed).sum::<u64>().div_ceil(1 << 20);
@@ -121,10 +137,13 @@ impl Layout {
             tell(&format!("{job}: Laying out IO {noun} ({nr} {noun} / {total}{mib}MiB)\n"))?;
             for file in files {
                 file.lay_out(stop).map_err(|error| file.fail(&error))?;
+                if file.is_filled {
+                    filling.add(&file.path, file.earlier.unwrap_or(0));
+                }
             }
         }
         self.done = true;
-        Ok(())
+        Ok(filling)
     }
 }
 
@@ -167,6 +186,7 @@ impl Missing {
         let (from, to) = (self.earlier.unwrap_or(0), self.needed);
         let mut file = self.open()?;
         match (self.read, self.allocates) {
+            _ if self.is_filled => file.set_len(to),
             (true, _) => fill::with_data(&mut file, from, to, self.allocates, stop),
             (false, true) => fill::with_space(&file, from, to),
             (false, false) => file.set_len(to),
@@ -234,6 +254,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         Err(_) => return Ok(None),
     };
     let refused = |why: &str| Err(Failure::Run(format!("{}: {why}", job.name)));
+    let fills_file = job.control.on_error.fill_device;
     let needed = match (target.extent.fixed_start(), target.extent.size) {
         (Some(offset), Some(Size::Bytes(size))) if size > 0 => {
             match offset.checked_add(size).filter(|&end| i64::try_from(end).is_ok()) {
@@ -245,6 +266,9 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
                     ));
                 }
             }
+        }
+        (Some(offset), None) if fills_file => {
+            offset.max(earlier.unwrap_or(0)).saturating_add(space_of(job, &path)?)
         }
         _ if earlier > Some(0) => return Ok(None),
         _ => {
@@ -276,8 +300,25 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         needed,
         read,
         allocates,
+        is_filled: fills_file,
         touched: false,
     }))
+}
+
+/// Returns the bytes that a job with `fill_device` may write to a file.
+fn space_of(job: &Job, path: &Path) -> Result<u64, Failure> {
+    let refused = |why: String| Err(Failure::Run(format!("{}: {why}", job.name)));
+    let path_text = path.display();
+    if job.rw.has(Direction::Read) {
+        return refused(format!(
+            "--fill_device makes {path_text} as long as there is space, so there is nothing to \
+             read; give --size, or use an --rw that only writes"
+        ));
+    }
+    match filling::free_bytes(path, job.bs_max()) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) => refused(format!("cannot get the free space for {path_text}: {error}")),
+    }
 }
 
 #[cfg(test)]

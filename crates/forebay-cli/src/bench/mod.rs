@@ -6,9 +6,11 @@
 //!   effect;
 //! - [`in_use`], [`outputs`], [`open`], [`memory`]: checks before anything is written;
 //! - [`compare`]: alternating runs against another side, and ratios;
-//! - [`layout`], [`fill`], [`cache`]: creating and extending files, and dropping their page cache;
+//! - [`layout`], [`fill`], [`filling`], [`cache`]: creating and extending files, filling a file
+//!   system, and dropping the page cache;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
 //!   [`status`], intermediate reports, and [`stop`], the signals;
+//! - [`steady`]: jobs that end in a steady state;
 //! - [`contents`]: the data of blocks, generated and verified;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`queues`], those of
@@ -34,6 +36,7 @@ mod file_id;
 mod filename;
 mod files_in;
 mod fill;
+mod filling;
 mod gauge;
 mod host;
 mod in_use;
@@ -58,6 +61,7 @@ mod run;
 mod series;
 mod stages;
 mod status;
+mod steady;
 pub(crate) mod stop;
 mod sweep;
 mod tally;
@@ -76,7 +80,7 @@ use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, Parsed};
 use forebay_fio::job::{Job, JobList};
 use forebay_fio::options;
-use forebay_fio::report::{Report, header, json, normal};
+use forebay_fio::report::{JobError, JobReport, Report, header, json, normal};
 use forebay_insight::Insight;
 
 pub(crate) use self::compare::{CompareOption, options as compare_options};
@@ -142,7 +146,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         let engines = plan::engine_names(&targets, jobs);
         sink.write(&header::render(jobs, VERSION, &engines))?;
     }
-    layout.run(&stop, |line| match format.is_normal() {
+    let filling = layout.run(&stop, |line| match format.is_normal() {
         true => sink.write(line),
         false => {
             output::stderr(line);
@@ -155,7 +159,9 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
             output::stderr(&format!("forebay: --status-interval: {error}\n"));
         }
     };
-    let mut outcomes = run::run(&command, &targets, &stop, asked.has_series(), &mut show)?;
+    let mut outcomes =
+        run::run(&command, &targets, &filling, &stop, asked.has_series(), &mut show)?;
+    drop(filling);
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
     print_errors(&outcomes.clones);
     let logged = log_files::write(&mut outcomes.clones);
@@ -199,6 +205,7 @@ fn prepare(
 ) -> Result<(Layout, Vec<String>), Failure> {
     in_use::check(jobs, targets)?;
     placement::check(jobs)?;
+    steady::check(jobs)?;
     let mut layout = Layout::plan(jobs, targets)?;
     if readonly {
         layout.check_read_only()?;
@@ -262,8 +269,20 @@ fn print_errors(outcomes: &[Outcome]) {
     for report in outcomes.iter().map(|outcome| &outcome.report) {
         if let Some(error) = &report.error {
             output::stderr(&format!("forebay: {}: {}\n", report.name, error.message));
+        } else if let Some((total, first)) = continued(report) {
+            let (name, noun) = (&report.name, if total == 1 { "error" } else { "errors" });
+            output::stderr(&format!(
+                "forebay: {name}: {total} {noun} did not end the job; the first: {}\n",
+                first.message
+            ));
         }
     }
+}
+
+/// Returns the number of errors that did not end a job, and the first of them.
+fn continued(report: &JobReport) -> Option<(u64, &JobError)> {
+    let errors = report.errors.as_ref()?;
+    Some((errors.total(), errors.first()?))
 }
 
 /// The forms of the command line.

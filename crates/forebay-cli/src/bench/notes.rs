@@ -3,9 +3,10 @@
 //! The figures are the same without them, so they are no errors. Keys without effect on the disk
 //! itself are reported when it is open ([`crate::output::notices`]).
 
-use forebay::Disk;
+use forebay::{BlockStatus, Disk, IoError};
 use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
+use rustix::io::Errno;
 
 use super::plan::{Target, distinct, file_below};
 
@@ -30,6 +31,7 @@ pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
     for target in distinct(targets) {
         let job = &jobs[target.job];
         notes.extend(of_files(job, target));
+        notes.extend(of_errors(job));
         let name_of = |key: &str| match job.policies.iter().any(|(name, _)| *name == key) {
             true => format!("--{key}"),
             false => format!("the key {key}"),
@@ -77,6 +79,23 @@ fn of_files(job: &Job, target: &Target) -> Vec<String> {
     given.map(note).collect()
 }
 
+/// Returns a note about errors in `ignore_error` that no I/O of the layer ends with.
+fn of_errors(job: &Job) -> Option<String> {
+    let errnos = BlockStatus::ALL.map(|status| IoError::Ended(status).errno());
+    let is_known = |errno: &i32| errnos.contains(errno) || *errno == Errno::ILSEQ.raw_os_error();
+    let others: Vec<_> = job.control.on_error.ignored().filter(|errno| !is_known(errno)).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let list = others.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "{}: --ignore_error: no I/O ends with error {list}: the layer reports EIO, ENODATA, ENOSPC \
+         (also for EDQUOT), EINVAL (also for EFBIG), EOPNOTSUPP, ETIMEDOUT, ENOLINK, ENODEV, \
+         ENOMEM, EAGAIN or EROFS",
+        job.name
+    ))
+}
+
 /// Returns notes about options that have an effect beside certain schedulers alone.
 pub(super) fn of_schedulers(jobs: &[Job], targets: &[Target], disks: &[Disk]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -115,97 +134,4 @@ fn flushes(job: &Job) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use forebay_fio::cmdline::{Parsed, parse};
-
-    use super::*;
-    use crate::bench::plan::plan;
-
-    #[track_caller]
-    fn check(args: &str, expected: &[&str]) {
-        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
-            panic!("{args}")
-        };
-        assert_eq!(notes(&command.jobs, &plan(&command.jobs).expect(args)), expected, "{args}");
-    }
-
-    #[test]
-    fn options_of_files_are_noted_on_other_disks() {
-        check(
-            "--name=a --filename=ram:1M --fixedbufs --sqthread_poll --direct=1 --numjobs=2",
-            &[
-                "a: --direct has no effect on ram:1M: only files and block devices have a page \
-                 cache",
-                "a: --fixedbufs has no effect on ram:1M: only disks on a file or block device \
-                 have an io_uring",
-                "a: --sqthread_poll has no effect on ram:1M: only disks on a file or block device \
-                 have an io_uring",
-            ],
-        );
-        check("--name=a --filename=x --fixedbufs --sqthread_poll --direct=1", &[]);
-        check("--name=a --filename=fault:x?rule=read:io --direct=1", &[]);
-    }
-
-    #[test]
-    fn kinds_of_io_that_no_job_does_are_noted() {
-        check(
-            "--name=a --filename=x?reserved_tags=4&fua=off",
-            &[
-                "a: the key fua has no effect: bench jobs write without FUA",
-                "a: the key reserved_tags only leaves fewer tags: bench jobs do no reserved I/O; \
-                 to limit the tags, use nr_requests",
-            ],
-        );
-    }
-
-    #[test]
-    fn aging_is_noted_if_the_jobs_of_a_disk_have_one_priority_class() {
-        let note = "a: --prio_aging_expire has no effect: the jobs have one priority class on x";
-        check("--name=a --filename=x --prio_aging_expire=5", &[note]);
-        check("--name=a --filename=x --prio_aging_expire=5 --prioclass=1 --prio=3", &[note]);
-        check("--name=a --filename=x --prio_aging_expire=5 --cmdprio_percentage=5", &[]);
-        check(
-            "--filename=x --prio_aging_expire=5 --name=a --prioclass=3 --name=b --prioclass=2",
-            &[],
-        );
-    }
-
-    #[test]
-    fn options_of_schedulers_are_noted_on_disks_without_one() {
-        let of = |args: &str| {
-            let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
-                panic!("{args}")
-            };
-            let targets = plan(&command.jobs).expect(args);
-            let opened = crate::bench::open::open(&command.jobs, &targets).expect(args);
-            of_schedulers(&command.jobs, &targets, &opened.disks)
-        };
-        let note = "a: its I/O priorities have no effect on ram:1M: only \
-                    scheduler=mq-deadline and scheduler=bfq order by them; add one of these";
-        assert_eq!(of("--name=a --filename=ram:1M --prio=2 --numjobs=2"), [note]);
-        assert_eq!(of("--name=a --filename=ram:1M --cmdprio_percentage=2"), [note]);
-        let none: [&str; 0] = [];
-        assert_eq!(of("--name=a --filename=ram:1M"), none);
-        assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=mq-deadline"), none);
-        assert_eq!(of("--name=a --filename=model:hdd --prio=2"), none);
-        assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=kyber"), [note]);
-        let depth = "a: async_depth has no effect on ram:1M: without a scheduler it limits \
-                     background I/O, which bench jobs never submit";
-        assert_eq!(of("--name=a --filename=ram:1M --async_depth=4"), [depth]);
-        assert_eq!(of("--name=a --filename=ram:1M --async_depth=4 --scheduler=kyber"), none);
-    }
-
-    #[test]
-    fn settings_of_flushes_are_noted_if_no_job_of_the_disk_flushes() {
-        let note = "a: the key elide has no effect: no job flushes x";
-        check("--name=a --rw=write --filename=x?elide=on", &[note]);
-        check("--name=a --rw=read --fsync=1 --filename=x?elide=on", &[note]);
-        check("--name=a --rw=write --end_fsync=1 --filename=x?elide=on", &[]);
-        let args = "--filename=x?elide=on --name=a --rw=read --name=b --rw=write --fdatasync=1";
-        check(args, &[]);
-        check(
-            "--name=a --rw=write --filename=model:sata --flush=tail",
-            &["a: --flush has no effect: no job flushes model:sata"],
-        );
-    }
-}
+mod tests;

@@ -40,6 +40,8 @@ pub(super) struct Queued {
     /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
     free: Vec<Free>,
+    /// Slots above the present depth, if a latency target changes it.
+    spare: Vec<Free>,
     /// Slots of the batch that is not yet committed.
     batch: Vec<u32>,
     /// The next I/O, if it is known: it was drawn before a pause, or the layer had no room for it.
@@ -73,6 +75,9 @@ struct Slot {
 }
 
 impl Slot {
+    const IDLE: Self =
+        Self { offset: 0, start_ns: 0, issued_ns: 0, len: 0, file: 0, direction: Direction::Read };
+
     #[inline(always)]
     fn new(op: Op, start_ns: u64, issued_ns: u64) -> Self {
         let Op { direction, file, offset, len } = op;
@@ -116,13 +121,13 @@ impl Queued {
             (0..job.iodepth).zip(bufs).map(|(slot, buf)| Free { slot, buf }).collect();
         // The first is taken from the end.
         free.reverse();
-        let idle = Slot::new(Op { direction: Direction::Read, file: 0, offset: 0, len: 0 }, 0, 0);
         Self {
             queue: disk.queue(),
             owner: owner.cloned(),
             more: Queues::new(&disks[1..]),
-            slots: vec![idle; depth],
+            slots: vec![Slot::IDLE; depth],
             free,
+            spare: Vec::new(),
             batch: Vec::with_capacity(depth),
             next: None,
             tag_waits: Moments::new(),
@@ -135,6 +140,16 @@ impl Queued {
     /// Returns the waits of bios for a tag, ns.
     pub(super) fn tag_waits(&self) -> Moments {
         self.tag_waits
+    }
+
+    /// Limits the I/Os in flight to `depth`, while there are none. It is at most `iodepth`.
+    pub(super) fn set_depth(&mut self, depth: u32) {
+        assert!(self.in_flight() == 0, "no I/O uses a slot that is taken away");
+        self.free.append(&mut self.spare);
+        self.free.sort_by_key(|free| std::cmp::Reverse(free.slot));
+        let nr_spare = self.free.len() - depth as usize;
+        self.spare.extend(self.free.drain(..nr_spare));
+        self.slots.resize(depth as usize, Slot::IDLE);
     }
 
     /// Runs I/Os until there are no more or the time is over, and reaps all of them. Without
@@ -153,10 +168,10 @@ impl Queued {
                     0 => break,
                     rest => self.reap_now::<TIMED>(tally, rest, rest),
                 }
-            } else if in_flight == job.iodepth {
+            } else if self.free.is_empty() {
                 // All I/Os are in flight; `iodepth_low` limits how many may be left.
                 let mut left = in_flight;
-                while left == job.iodepth || left > job.iodepth_low {
+                while self.free.is_empty() || left > job.iodepth_low {
                     self.reap::<TIMED, S>(tally, min.max(1).min(left), max, PhantomData);
                     left = self.in_flight();
                 }

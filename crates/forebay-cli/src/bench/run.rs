@@ -20,6 +20,7 @@ use forebay_fio::job::{Eta, JobList};
 use forebay_fio::verify::Stamp;
 
 use super::cache;
+use super::filling::Filling;
 use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
@@ -27,6 +28,7 @@ use super::placement;
 use super::plan::{self, Target};
 use super::replay::Replayed;
 use super::status::Status;
+use super::steady::Detections;
 use super::stop::Stop;
 use super::together::{self, Together};
 use super::trace;
@@ -46,13 +48,14 @@ const STACK: usize = 256 << 10;
 pub(super) fn run(
     command: &JobList,
     targets: &[Target],
+    filling: &Filling,
     stop: &Stop,
     has_series: bool,
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
-    let mut outcomes = run_on(&opened, command, targets, stop, has_series, show)?;
+    let mut outcomes = run_on(&opened, command, targets, filling, stop, has_series, show)?;
     // The results are printed even if the trace could not be written.
     if let Err(error) = trace::end(trace)
         && let Some(first) = outcomes.clones.first_mut()
@@ -67,6 +70,7 @@ pub(super) fn run_on(
     opened: &Opened,
     command: &JobList,
     targets: &[Target],
+    filling: &Filling,
     stop: &Stop,
     has_series: bool,
     show: &mut dyn FnMut(Outcomes),
@@ -78,6 +82,7 @@ pub(super) fn run_on(
         command,
         targets,
         opened,
+        filling,
         gauges: &gauges,
         together: &together,
         chance,
@@ -103,6 +108,7 @@ pub(super) fn run_on(
                 show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
             outcomes.extend(run.stage(stage, &mut show)?);
+            filling.cut();
         }
     }
     let disks = look_at(&opened.disks);
@@ -143,6 +149,7 @@ struct Run<'a> {
     command: &'a JobList,
     targets: &'a [Target],
     opened: &'a Opened,
+    filling: &'a Filling,
     gauges: &'a [Gauge],
     together: &'a Together,
     chance: u64,
@@ -151,6 +158,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Returns the part of each target of a stage.
+    fn regions(&self, stage: &Stage) -> Vec<Region> {
+        let regions = &self.opened.regions[stage.targets.clone()];
+        if stage.first_clone == 0 {
+            return regions.to_vec();
+        }
+        let targets = self.targets[stage.targets.clone()].iter().zip(regions);
+        let part = |(target, &region): (&Target, &Region)| {
+            self.filling.part(&self.command.jobs[target.job], target, region)
+        };
+        targets.map(part).collect()
+    }
+
     /// Runs these clones together.
     fn stage(
         &self,
@@ -159,6 +179,7 @@ impl Run<'_> {
     ) -> Result<Vec<Option<Outcome>>, Failure> {
         let (jobs, targets) = (&self.command.jobs, &self.targets[stage.targets.clone()]);
         let nr_clones = plan::clones(targets).count();
+        let regions = self.regions(&stage);
         let gauges = &self.gauges[stage.first_clone..stage.first_clone + nr_clones];
         // An earlier stage has filled the page cache too.
         cache::invalidate(jobs, targets);
@@ -171,6 +192,7 @@ impl Run<'_> {
             for (at, (targets, gauge)) in plan::clones(targets).zip(gauges).enumerate() {
                 let (sender, gate) = (sender.clone(), &gate);
                 let files = first..first + targets.len();
+                let of_stage = first - stage.targets.start..files.end - stage.targets.start;
                 first = files.end;
                 let task = Task {
                     job: &jobs[targets[0].job],
@@ -178,8 +200,8 @@ impl Run<'_> {
                     together: self.together,
                     targets,
                     disks: &self.opened.disks,
-                    owners: &self.opened.owners[files.clone()],
-                    regions: &self.opened.regions[files],
+                    owners: &self.opened.owners[files],
+                    regions: &regions[of_stage],
                     at,
                     stream: (stage.first_clone + at) as u64,
                     chance: self.chance,
@@ -209,7 +231,14 @@ impl Run<'_> {
                 let end = |outcome: &Outcome| {
                     together::end_others(jobs, targets, gauges, outcome, self.stop);
                 };
-                await_finished(&events, &mut outcomes, self.stop, display, status, gauges, &end);
+                let mut steady = Detections::new(jobs, targets);
+                let running = Running { stop: self.stop, gauges, has_ended: &end };
+                await_finished(&events, &mut outcomes, running, (display, status), &mut steady);
+                for (clone, outcome) in outcomes.iter_mut().enumerate() {
+                    if let Some(outcome) = outcome {
+                        outcome.report.steady = steady.window_of(clone);
+                    }
+                }
             }
             // The scope does not wait for thread-local destructors, in which the layer frees its
             // per-thread state.
@@ -250,15 +279,22 @@ fn await_ready(events: &Receiver<Event>, threads: &[ScopedJoinHandle<'_, ()>]) -
     true
 }
 
+/// The clones of a stage while they run.
+#[derive(Clone, Copy)]
+struct Running<'a> {
+    stop: &'a Stop,
+    gauges: &'a [Gauge],
+    /// Called when a clone has ended.
+    has_ended: &'a dyn Fn(&Outcome),
+}
+
 /// Collects the results of the clones, and shows their progress.
 fn await_finished(
     events: &Receiver<Event>,
     outcomes: &mut [Option<Outcome>],
-    stop: &Stop,
-    mut display: Display,
-    mut status: Status<'_>,
-    gauges: &[Gauge],
-    has_ended: &dyn Fn(&Outcome),
+    Running { stop, gauges, has_ended }: Running<'_>,
+    (mut display, mut status): (Display, Status<'_>),
+    steady: &mut Detections,
 ) {
     let started = Instant::now();
     let mut told_signal = false;
@@ -283,6 +319,7 @@ fn await_finished(
             status.show(gauges, outcomes);
         }
         display.update(gauges, started.elapsed());
+        steady.update(started.elapsed(), gauges);
     }
     display.clear();
 }

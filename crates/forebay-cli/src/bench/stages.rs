@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use forebay::Disk;
 use forebay_fio::stats::JobStats;
 
+use super::filling::Filling;
 use super::stop::Stop;
 use super::{in_use, open, parse, plan, run};
 use crate::failure::Failure;
@@ -26,7 +27,8 @@ pub(crate) fn run_stages(
     in_use::check(&command.jobs, &targets)?;
     let opened = open::open(&command.jobs, &targets)?;
     opened.disks.iter().try_for_each(check)?;
-    let outcomes = run::run_on(&opened, &command, &targets, stop, false, &mut |_| {})?;
+    let outcomes =
+        run::run_on(&opened, &command, &targets, &Filling::default(), stop, false, &mut |_| {})?;
     if stop.is_set() {
         return Err(Failure::Run("interrupted: not all loads were measured".to_owned()));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_fio::job::JobList;
 use forebay_fio::report::JobReport;
 
-use super::gauge::Gauge;
+use super::gauge::{Gauge, Snapshot};
 use super::outcome::Outcome;
 use super::plan::{self, Target};
 
@@ -57,7 +57,7 @@ impl<'a> Status<'a> {
     fn running(&self, targets: &[Target], gauge: &Gauge) -> Outcome {
         let target = &targets[0];
         let job = &self.command.jobs[target.job];
-        let (stats, elapsed_ns) = gauge.snapshot();
+        let Snapshot { stats, errors, elapsed_ns } = gauge.snapshot();
         Outcome {
             job: target.job,
             clone: target.clone,
@@ -69,6 +69,8 @@ impl<'a> Status<'a> {
                 iodepth: job.iodepth,
                 measures: job.measures.clone(),
                 stats,
+                target: job.control.target,
+                errors: job.control.on_error.counts().then_some(errors),
                 ..JobReport::default()
             },
             tag_waits: None,

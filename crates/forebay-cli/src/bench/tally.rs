@@ -1,6 +1,7 @@
 //! State of a clone, independent of how it does its I/O: figures, checks, flushes, and the error
 //! that ended it.
 
+mod failures;
 pub(super) mod pauses;
 mod rate_check;
 
@@ -8,20 +9,20 @@ use std::cell::Cell;
 use std::hint::cold_path;
 use std::time::{Duration, Instant};
 
-use forebay::{Disk, IoError};
+use forebay::Disk;
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::iolog::Act;
 use forebay_fio::job::Job;
+use forebay_fio::latency_target::Search;
 use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
 use forebay_fio::verify::{Format, Stamp};
-use rustix::io::Errno;
 
+use self::failures::Failures;
 use self::pauses::Pauses;
 use self::rate_check::RateCheck;
-use super::gauge::Gauge;
-use super::plan::disk_name;
+use super::gauge::{Gauge, Snapshot};
 use super::replay::{Lateness, LogWriter};
 use super::series::Series;
 use super::stop::Stop;
@@ -83,6 +84,8 @@ pub(super) struct Tally<'a> {
     tick_ns: u64,
     /// The latest end of the phase, ns since the start.
     end_ns: u64,
+    /// Whether the workload is over before its end, because its aim is reached.
+    pub(super) is_finished: bool,
     /// The end of the ramp; `u64::MAX` if it has ended or there is none.
     ramp_ns: u64,
     /// When figures are next published for a report, and the interval, ns; `u64::MAX` for never.
@@ -102,7 +105,12 @@ pub(super) struct Tally<'a> {
     pub(super) stats: JobStats,
     /// The first bad block, and the number of further ones.
     pub(super) mismatch: Option<(String, u64)>,
+    /// The search for a depth, if the job has a latency target.
+    pub(super) search: Option<Box<Search>>,
+    /// The error that ends the job.
     pub(super) error: Option<JobError>,
+    /// All errors.
+    pub(super) failures: Failures,
 }
 
 /// The data that a read must find.
@@ -155,6 +163,7 @@ impl<'a> Tally<'a> {
             show_ns: 0,
             tick_ns: 0,
             end_ns: u64::MAX,
+            is_finished: false,
             ramp_ns: if job.ramp_time.is_zero() { u64::MAX } else { ns(job.ramp_time) },
             status_ns,
             status_every_ns: status_ns,
@@ -165,7 +174,9 @@ impl<'a> Tally<'a> {
             usage: usage::of_this_thread(),
             stats: JobStats::new(0),
             mismatch: None,
+            search: job.control.target.search(job.iodepth).map(Box::new),
             error: None,
+            failures: Failures::default(),
         }
     }
 
@@ -224,6 +235,17 @@ impl<'a> Tally<'a> {
         self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
     }
 
+    /// Limits the phase to a window, until `end_ns` at the latest.
+    pub(super) fn begin_window(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+        self.event_ns = self.next_event_ns();
+    }
+
+    /// Returns the latest end of the phase.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
     /// Returns whether the phase is over. Also handles other events that are due.
     #[inline]
     pub(super) fn is_over(&mut self) -> bool {
@@ -231,6 +253,13 @@ impl<'a> Tally<'a> {
             || (self.now_ns >= self.event_ns && self.meet_event())
             || self.stop.is_set()
             || self.gauge.is_quit()
+    }
+
+    /// Ends the phase, and the workload with it: its aim is reached.
+    #[cold]
+    pub(super) fn finish(&mut self) {
+        self.is_finished = true;
+        (self.end_ns, self.event_ns) = (0, 0);
     }
 
     pub(super) fn event_ns(&self) -> u64 {
@@ -244,7 +273,8 @@ impl<'a> Tally<'a> {
         }
         if self.now_ns >= self.status_ns {
             self.status_ns = self.now_ns.saturating_add(self.status_every_ns);
-            self.gauge.post(self.figures(), self.now_ns);
+            let (stats, errors) = (self.figures(), self.failures.count().clone());
+            self.gauge.post(Snapshot { stats, errors, elapsed_ns: self.now_ns });
         }
         if let Some(logs) = &mut self.logs
             && self.now_ns >= logs.window_end_ns()
@@ -285,16 +315,21 @@ impl<'a> Tally<'a> {
     /// Ends the ramp: all counts restart.
     fn end_ramp(&mut self) {
         self.ramp_ns = u64::MAX;
-        self.stats = JobStats::new(self.now_ns);
-        self.usage = usage::of_this_thread();
-        (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
-        self.ios_before = [0; 3];
+        self.restart_figures();
         if let Some(logs) = &mut self.logs {
             logs.restart(self.now_ns);
         }
         if let Some(series) = &mut self.series {
             series.restart(self.now_ns);
         }
+    }
+
+    /// Restarts the counts and the time that they are about.
+    pub(super) fn restart_figures(&mut self) {
+        self.stats = JobStats::new(self.now_ns);
+        self.usage = usage::of_this_thread();
+        (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
+        self.ios_before = [0; 3];
     }
 
     /// Does the work between I/Os that depends on the time. It is called at every reap, and is
@@ -317,7 +352,7 @@ impl<'a> Tally<'a> {
         self.stats.tick(self.now_ns);
         if self.now_ns >= self.show_ns {
             self.show_ns = self.now_ns + EVERY_NS;
-            self.gauge.set(&self.stats);
+            self.gauge.set(&self.stats, self.now_ns);
         }
         self.tick_ns = self.show_ns.min(self.stats.window_end_ns());
     }
@@ -376,6 +411,9 @@ impl<'a> Tally<'a> {
         if self.job.measures.lat_percentiles {
             self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
         }
+        if let Some(search) = &mut self.search {
+            search.record(lat_ns);
+        }
         let max_ns = self.job.max_latency_ns[op.direction.index()];
         // As in fio, latencies that are not measured have no limit.
         if max_ns > 0 && lat_ns > max_ns && !self.job.measures.disable_lat {
@@ -398,8 +436,7 @@ impl<'a> Tally<'a> {
         if let Some(log) = &mut self.log_writer {
             log.sync(start_ns, file, sync.act());
         }
-        self.sync(sync, file);
-        if self.error.is_none() {
+        if self.sync(sync, file) {
             let ns = self.read_clock() - start_ns;
             self.stats.record_sync(in_flight + 1, ns);
         }
@@ -407,71 +444,23 @@ impl<'a> Tally<'a> {
 
     /// Makes a sync of each file.
     pub(super) fn sync_all(&mut self, sync: Sync) {
-        (0..self.disks.len()).for_each(|file| self.sync(sync, file as u16));
+        for file in 0..self.disks.len() {
+            self.sync(sync, file as u16);
+        }
     }
 
-    fn sync(&mut self, sync: Sync, file: u16) {
+    /// Makes a sync of a file. Returns whether it succeeded.
+    fn sync(&mut self, sync: Sync, file: u16) -> bool {
         let disk = self.disks[usize::from(file)];
         let (name, result) = match sync {
             Sync::Data => ("flush", disk.flush()),
             Sync::All => ("fsync", disk.fsync()),
         };
         if let Err(error) = result {
-            let (place, why) = (self.place(file), self.why(file));
-            let message = format!("{name}{place}: {error}{why}");
-            self.error.get_or_insert(JobError { errno: error.errno(), message });
+            self.fail_sync(name, file, error);
+            return false;
         }
-    }
-
-    /// Records an error; the first one ends the job.
-    #[cold]
-    pub(super) fn fail(&mut self, op: Op, error: IoError) {
-        let (word, Op { len, offset, file, .. }) = (op.direction.word(), op);
-        let (place, why) = (self.place(file), self.why(file));
-        let message = format!("{word} of {len} bytes at offset {offset}{place}: {error}{why}");
-        self.error.get_or_insert(JobError { errno: error.errno(), message });
-    }
-
-    /// Ends the job because of an I/O that took longer than `max_latency`.
-    #[cold]
-    fn fail_slow(&mut self, op: Op, lat_ns: u64, max_ns: u64) {
-        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
-        let (took, max, place) = (lat_ns / 1000, max_ns / 1000, self.place(op.file));
-        let message = format!(
-            "{word} of {len} bytes at offset {offset}{place} took {took} us, and --max_latency is \
-             {max} us"
-        );
-        self.error.get_or_insert(JobError { errno: Errno::TIMEDOUT.raw_os_error(), message });
-    }
-
-    /// Returns the name of a file for an error message, if the job has several.
-    pub(super) fn place(&self, file: u16) -> String {
-        match self.disks.len() {
-            1 => String::new(),
-            _ => format!(" of {}", disk_name(&self.disks[usize::from(file)].info().spec)),
-        }
-    }
-
-    /// Returns why the device has failed, if it has and reports a reason.
-    fn why(&self, file: u16) -> String {
-        let failure = self.disks[usize::from(file)].failure();
-        failure.map_or_else(String::new, |why| format!(" ({why})"))
-    }
-
-    /// Reports a transfer of no bytes: the end of the file is inside the region. As in fio's
-    /// engines with one I/O at a time, this is an I/O error, because a run that continued would
-    /// measure nothing.
-    #[cold]
-    fn fail_empty(&mut self, op: Op) {
-        let message = format!(
-            "{} of {} bytes at offset {}{}: no bytes were transferred; the file or device has \
-             become smaller since the start",
-            op.direction.word(),
-            op.len,
-            op.offset,
-            self.place(op.file)
-        );
-        self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
+        true
     }
 }
 

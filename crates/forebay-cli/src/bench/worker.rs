@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use forebay::{Disk, Owner};
 use forebay_fio::generator::{Direction, Op, Region, Stream};
 use forebay_fio::job::Job;
+use forebay_fio::latency_target::{Search, Step};
 use forebay_fio::logs::Logs;
-use forebay_fio::report::{JobError, JobReport};
+use forebay_fio::report::{ErrorCount, JobError, JobReport};
 use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
 use forebay_fio::verify::Stamp;
@@ -68,7 +69,7 @@ impl<'a> Task<'a> {
 
     /// Returns the outcome of the clone, from what its worker measured.
     pub(super) fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns, logs, series, lateness } = finished;
+        let Finished { stats, error, errors, depth, elapsed_ns, .. } = finished;
         Outcome {
             job: self.targets[0].job,
             clone: self.targets[0].clone,
@@ -78,15 +79,17 @@ impl<'a> Task<'a> {
                 jobs: 1,
                 pid: std::process::id(),
                 error,
-                iodepth: self.job.iodepth,
+                errors: self.job.control.on_error.counts().then_some(errors),
+                iodepth: depth,
+                target: self.job.control.target,
                 measures: self.job.measures.clone(),
                 stats,
                 ..JobReport::default()
             },
-            tag_waits,
-            logs,
-            series,
-            lateness,
+            tag_waits: finished.tag_waits,
+            logs: finished.logs,
+            series: finished.series,
+            lateness: finished.lateness,
             elapsed_ns,
         }
     }
@@ -116,6 +119,10 @@ pub(super) struct Finished {
     pub(super) stats: JobStats,
     /// The first error.
     pub(super) error: Option<JobError>,
+    /// All errors.
+    pub(super) errors: ErrorCount,
+    /// The depth at the end.
+    pub(super) depth: u32,
     /// Tag waits of the bios that had to wait, ns; unknown for blocking calls.
     pub(super) tag_waits: Option<Moments>,
     pub(super) elapsed_ns: u64,
@@ -178,7 +185,7 @@ impl<'a> Worker<'a> {
         let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
         for _ in 0..job.loops {
             self.pass(&mut ops.clone(), end_ns);
-            if self.tally.is_over() || self.tally.mismatch.is_some() {
+            if self.tally.is_finished || self.tally.is_over() || self.tally.mismatch.is_some() {
                 break;
             }
         }
@@ -213,6 +220,8 @@ impl<'a> Worker<'a> {
         };
         self.tally.gauge.enter(Phase::Verify);
         self.tally.suspend_rate_check();
+        // The depth stays as it is.
+        let search = self.tally.search.take();
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
         // Reads must come from the device, so cached data have to be written to it first.
         if !self.cached.is_empty() && !job.checks.only && !flush {
@@ -223,6 +232,7 @@ impl<'a> Worker<'a> {
         self.phase(&mut written.reads().peekable(), u64::MAX, false);
         written.clear();
         self.tally.written = Some(written);
+        self.tally.search = search;
     }
 
     /// Returns the outcome.
@@ -240,6 +250,11 @@ impl<'a> Worker<'a> {
                 self.tally.job.name
             ));
         }
+        let search = self.tally.search.take();
+        if let Some(search) = &search {
+            self.note_search(search);
+        }
+        let depth = search.map_or(self.tally.job.iodepth, |search| search.depth());
         let tag_waits = match &self.method {
             IoMethod::Queued(queued) => Some(queued.tag_waits()),
             IoMethod::Calls(_) => None,
@@ -249,15 +264,40 @@ impl<'a> Worker<'a> {
         {
             self.tally.error.get_or_insert(error);
         }
-        let Tally { job, mut stats, error, usage, measured_ns, mut logs, series, lateness, .. } =
-            self.tally;
+        let Tally {
+            job,
+            mut stats,
+            error,
+            failures,
+            usage,
+            measured_ns,
+            mut logs,
+            series,
+            lateness,
+            ..
+        } = self.tally;
+        let errors = failures.into_count();
         stats.usage = usage::between(&usage, &usage::of_this_thread());
         stats.job_runtime_ms = ((elapsed_ns - measured_ns) / 1_000_000).max(1);
         if let Some(logs) = &mut logs {
             logs.close_window(elapsed_ns, true);
         }
         stats.forget(&job.measures);
-        Finished { stats, error, tag_waits, elapsed_ns, logs, series, lateness }
+        Finished { stats, error, errors, depth, tag_waits, elapsed_ns, logs, series, lateness }
+    }
+
+    /// Prints that a search has no result.
+    fn note_search(&self, search: &Search) {
+        let (name, depth) = (&self.tally.job.name, search.depth());
+        let text = match (search.is_hopeless(), search.is_unfinished()) {
+            (true, _) => "the latency target is missed even at depth 1".to_owned(),
+            (_, true) => format!(
+                "the job ended before the depth for the latency target was found; the figures are \
+                 those of depth {depth}"
+            ),
+            _ => return,
+        };
+        output::stderr(&format!("forebay: {name}: {text}\n"));
     }
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes if
@@ -270,6 +310,7 @@ impl<'a> Worker<'a> {
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
             || tally.job.max_latency_ns != [0; 3]
+            || tally.search.is_some()
             || tally.logs.is_some()
             || tally.series.is_some();
         if let Some(recording) = &tally.job.recording {
@@ -278,6 +319,7 @@ impl<'a> Worker<'a> {
         tally.begin_phase(end_ns);
         match backlog.filter(|_| tally.written.is_some()) {
             Some(backlog) => self.run_with_backlog(ops, backlog),
+            None if self.tally.search.is_some() => self.run_with_target(ops),
             None => self.run_ops(ops),
         }
         let tally = &mut self.tally;
@@ -289,7 +331,7 @@ impl<'a> Worker<'a> {
             tally.sync_all(Sync::All);
         }
         tally.read_clock();
-        tally.gauge.set(&tally.stats);
+        tally.gauge.set(&tally.stats, tally.now_ns);
         let mut stats = std::mem::take(&mut tally.stats);
         tally.add_runtimes(&mut stats);
         tally.stats = stats;
@@ -303,6 +345,38 @@ impl<'a> Worker<'a> {
             (IoMethod::Queued(queued), false) => queued.run::<false, _>(tally, ops),
             (IoMethod::Calls(calls), true) => calls.run::<true>(tally, ops),
             (IoMethod::Calls(calls), false) => calls.run::<false>(tally, ops),
+        }
+    }
+
+    /// Runs I/Os in windows, each at one depth, until the depth for the latency target is found.
+    fn run_with_target(&mut self, ops: &mut impl Stream) {
+        let end_ns = self.tally.end_ns();
+        let window_ns = ns(self.tally.job.control.target.window);
+        loop {
+            let Some(search) = &self.tally.search else { return };
+            if let IoMethod::Queued(queued) = &mut self.method {
+                queued.set_depth(search.depth());
+            }
+            let until_ns = self.tally.read_clock().saturating_add(window_ns).min(end_ns);
+            self.tally.begin_window(until_ns);
+            self.run_ops(ops);
+            self.tally.begin_window(end_ns);
+            // Without more I/Os, or at the end of the time, the last figures are those to report.
+            if self.tally.now_ns < until_ns || self.tally.is_over() {
+                return;
+            }
+            // Nothing of a ramp counts, and the search begins after it.
+            let is_in_ramp = self.tally.is_in_ramp();
+            let Some(search) = &mut self.tally.search else { return };
+            if is_in_ramp {
+                search.restart_window();
+                continue;
+            }
+            match search.end_window() {
+                Step::Restart => self.tally.restart_figures(),
+                Step::Found => return self.tally.finish(),
+                Step::Continue => {}
+            }
         }
     }
 

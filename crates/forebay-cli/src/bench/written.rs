@@ -53,17 +53,19 @@ impl Written {
             }
             Self::Pieces(pieces) => {
                 // As in fio, a piece that is partly overwritten is not read back.
-                let (begin, end) = (op.offset, op.offset + u64::from(op.len));
-                while let Some((&at, _)) = pieces
-                    .range(..end)
-                    .next_back()
-                    .filter(|&(&at, &len)| at + u64::from(len) > begin)
-                {
-                    pieces.remove(&at);
-                }
-                pieces.insert(begin, op.len);
+                remove_overlapping(pieces, op);
+                pieces.insert(op.offset, op.len);
             }
             Self::Files(files) => files[usize::from(op.file)].insert(op),
+        }
+    }
+
+    /// Removes what overlaps a write that has failed.
+    pub(super) fn forget(&mut self, op: Op) {
+        match self {
+            Self::Blocks { .. } => self.remove(&op),
+            Self::Pieces(pieces) => remove_overlapping(pieces, op),
+            Self::Files(files) => files[usize::from(op.file)].forget(op),
         }
     }
 
@@ -131,6 +133,16 @@ impl Written {
     }
 }
 
+/// Removes the pieces that overlap an I/O.
+fn remove_overlapping(pieces: &mut BTreeMap<u64, u32>, op: Op) {
+    let (begin, end) = (op.offset, op.offset + u64::from(op.len));
+    while let Some((&at, _)) =
+        pieces.range(..end).next_back().filter(|&(&at, &len)| at + u64::from(len) > begin)
+    {
+        pieces.remove(&at);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +179,19 @@ mod tests {
             assert_eq!(offsets(written.take(3)), [0, 63, 64]);
             assert_eq!(offsets(written.take(u64::MAX)), [99]);
             assert!(written.is_empty());
+        }
+    }
+
+    #[test]
+    fn blocks_whose_write_has_failed_are_not_read_back() {
+        let region = Region { offset: 0, len: 100 * 4096 };
+        let blocks = Written::Blocks { region, bs: 4096, blocks: BlockSet::new(100) };
+        let files = Written::Files(vec![Written::Pieces(BTreeMap::new())]);
+        for mut written in [blocks, Written::Pieces(BTreeMap::new()), files] {
+            (0..4).for_each(|block| written.insert(write(block * 4096, 4096)));
+            written.forget(write(4096, 4096));
+            let offsets: Vec<_> = written.reads().map(|op| op.offset).collect();
+            assert_eq!(offsets, [0, 8192, 12_288]);
         }
     }
 

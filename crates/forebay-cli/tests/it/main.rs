@@ -11,9 +11,11 @@ mod common;
 mod compare;
 mod endings;
 mod engines;
+mod errors_beside_fio;
 mod files_beside_fio;
 mod job_files;
 mod lab;
+mod latency_target;
 mod load;
 mod manual;
 mod pictures;
@@ -37,6 +39,7 @@ mod sim_reports;
 mod sim_scenarios;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip_support;
+mod steady_beside_fio;
 #[path = "../../../forebay/tests/support/storage_daemon.rs"]
 mod storage_daemon;
 mod takeover;

@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
+use crate::job::OnError;
+use crate::latency_target::TargetOptions;
 use crate::pace::Pace;
+use crate::steadystate::SteadyOptions;
 
 /// The jobs that the end of a job ends: `exit_what`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub enum ExitWhat {
 }
 
 /// The options about other jobs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Control {
     /// `exitall`: whether the first job that ends, of all jobs, ends others.
     pub exitall: bool,
@@ -42,6 +45,12 @@ pub struct Control {
     pub rate_iops_min: [u64; 3],
     /// `rate_cycle`: the interval of these checks; `None`: 1 s.
     pub rate_cycle: Option<Duration>,
+    /// `continue_on_error`, `ignore_error`, `fill_device`: errors that do not end the job.
+    pub on_error: OnError,
+    /// `steadystate` and its options.
+    pub steady: SteadyOptions,
+    /// `latency_target` and its options.
+    pub target: TargetOptions,
     /// `io_submit_mode=offload`: whether I/O stays in flight while the job waits for its rate.
     pub offload: bool,
 }

@@ -84,6 +84,12 @@ impl Given {
         for (name, _) in without_flow.into_iter().filter(|&(_, on)| on && control.flow == 0) {
             warnings.push(format!("--{name} has no effect without --flow"));
         }
+        if let Some(name) = control.steady.without_effect() {
+            warnings.push(format!("--{name} has no effect without --steadystate_duration"));
+        }
+        if let Some(name) = control.target.without_effect() {
+            warnings.push(format!("--{name} has no effect without --latency_target"));
+        }
         if control.offload && self.ioengine.is_some_and(Engine::is_blocking) {
             warnings.push(
                 "--io_submit_mode=offload has no effect: the engine makes blocking calls, one at \

@@ -18,6 +18,11 @@ const GROUPS: &[(&str, &[&str])] = &[
         "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
         "flow_id", "flow_sleep",
     ]),
+    ("Search for a depth", &[
+        "latency_target", "latency_window", "latency_percentile", "latency_run",
+    ]),
+    ("Steady state", &["steadystate", "steadystate_duration", "steadystate_ramp_time"]),
+    ("Errors", &["continue_on_error", "ignore_error", "error_dump", "fill_device"]),
     ("Processors and memory", &[
         "cpus_allowed", "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy",
         "nice",

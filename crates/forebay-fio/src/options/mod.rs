@@ -20,7 +20,7 @@ pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
 
 /// One option: a row of the table.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
     /// The name in reports, without dashes.
     pub name: &'static str,
@@ -227,6 +227,9 @@ const BY_TEXT: &[&str] = &[
     "fallocate", "exitall", "exitall_on_error", "exit_what", "wait_for", "flow", "flow_id",
     "flow_sleep", "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode", "cpus_allowed",
     "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy", "nice", "uri", "pool",
+    "continue_on_error", "ignore_error", "error_dump", "fill_device", "steadystate",
+    "steadystate_duration", "steadystate_ramp_time", "latency_target", "latency_window",
+    "latency_percentile", "latency_run",
     "rbdname", "clientname", "fdatasync", "verify_pattern", "verify_only",
     "verify_fatal", "verify_dump", "verify_interval", "verify_offset", "verify_backlog",
     "verify_backlog_batch", "buffer_pattern", "zero_buffers",

@@ -1,10 +1,12 @@
 //! The table of supported options. Names, aliases, limits and defaults are fio's, as
 //! `fio --cmdhelp` lists them.
 
+mod ends;
+
 use std::time::Duration;
 
 use super::{Kind, OptionSpec, values};
-use crate::job::{Eta, ExitWhat, Fallocate, Given, Method, OutputFormat, control};
+use crate::job::{Eta, Fallocate, Given, Method, OutputFormat, control};
 use crate::measures::Unified;
 use crate::units::Size;
 use crate::verify::pattern::Pattern;
@@ -51,8 +53,21 @@ const FILENAME_FORMAT: &str = "$jobname.$jobnum.$filenum";
 const FILES_MAX: u64 = 65_535;
 
 /// All supported options.
+pub static OPTIONS: &[OptionSpec] = &concat::<{ MAIN.len() + ends::ROWS.len() }>(MAIN, ends::ROWS);
+
+/// Joins two tables.
+const fn concat<const N: usize>(a: &[OptionSpec], b: &[OptionSpec]) -> [OptionSpec; N] {
+    let mut all = [a[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < a.len() { a[at] } else { b[at - a.len()] };
+        at += 1;
+    }
+    all
+}
+
 #[rustfmt::skip]
-pub static OPTIONS: &[OptionSpec] = &[
+const MAIN: &[OptionSpec] = &[
     row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
     row("filename", &[], "JOB.CLONE.0, a file",
@@ -478,21 +493,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.stonewall = Some(on) }),
     row("wait_for", &[], "no job", "start when all clones of this job have ended",
         Kind::Text { set: |g, text| g.control.wait_for = Some(text.to_owned()) }),
-    row("exitall", &[], "0", "end other jobs as soon as any job has ended",
-        Kind::Flag { set: |g, on| g.control.exitall = on }),
-    row("exitall_on_error", &[], "0", "end other jobs as soon as any job has failed",
-        Kind::Flag { set: |g, on| g.control.exitall_on_error = on }),
-    row("exit_what", &[], "group",
-        "which jobs exitall ends when this one has ended: those of its group, those that run \
-         beside it up to the next stonewall, or all",
-        Kind::Choice {
-            words: &["group", "stonewall", "all"],
-            set: |g, word| g.control.exit_what = match word {
-                "stonewall" => ExitWhat::Stonewall,
-                "all" => ExitWhat::All,
-                _ => ExitWhat::Group,
-            },
-        }),
     row("flow", &[], "0",
         "weight of the job: jobs with the same flow_id divide their I/Os by weight; 0: no flow",
         Kind::Int { min: 0, max: 1000, set: |g, n| g.control.flow = n as u32 }),

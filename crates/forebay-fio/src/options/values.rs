@@ -82,17 +82,33 @@ pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(units::parse_time(text).map_err(say)?).filter(|time| !time.is_zero()))
 }
 
+/// Parses a percentage with a fraction.
+pub(super) fn percentile(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        Ok(_) => Err(format!("{} is not between 0 and 100", Short(text))),
+        Err(_) => Err(format!("'{}' is not a number", Short(text))),
+    }
+}
+
+/// Parses a time in whole seconds.
+pub(super) fn seconds(text: &str) -> Result<u32, String> {
+    /// A day.
+    const MAX: u64 = 86_400;
+    let time = units::parse_time(text).map_err(say)?;
+    if time.subsec_nanos() > 0 {
+        return Err("not a whole number of seconds".to_owned());
+    }
+    super::within(time.as_secs(), 0, MAX).map(|seconds| seconds as u32)
+}
+
 /// Parses up to twenty percentiles, and sorts them in ascending order.
 pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     /// As many as fio takes.
     const MAX: usize = 20;
     let mut list = Vec::new();
     for part in text.split(':') {
-        match part.trim().parse::<f64>() {
-            Ok(percent) if (0.0..=100.0).contains(&percent) => list.push(percent),
-            Ok(_) => return Err(format!("{part} is not between 0 and 100")),
-            Err(_) => return Err(format!("'{part}' is not a number")),
-        }
+        list.push(percentile(part)?);
     }
     list.sort_by(f64::total_cmp);
     list.dedup();

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group};
+use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group, steady, target};
 use crate::generator::Direction;
 use crate::histogram::Histogram;
 use crate::measures::{Measures, Unified};
@@ -42,13 +42,12 @@ pub fn render(report: &Report, bins: bool) -> String {
 fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
     let (stats, shown) = (&job.stats, Shown { measures: &job.measures, bins });
     let (user, system) = cpu_percents(stats);
-    let ios = stats.total_ios();
-    let (ns, us, ms) = stats.bands.percents(ios);
+    let (ns, us, ms) = stats.bands.percents(stats.total_ios());
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
     put("jobname", job.name.as_str().into());
     put("groupid", job.group_id.into());
-    put("error", job.error.as_ref().map_or(0, |error| error.errno).into());
+    put("error", job.shown_error().map_or(0, |error| error.errno).into());
     put("eta", ETA_UNKNOWN.into());
     put("elapsed", job.elapsed_s.into());
     put("job options", options(&job.options));
@@ -70,25 +69,31 @@ fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
     put("ctx", stats.usage.context_switches().into());
     put("majf", stats.usage.major_faults.into());
     put("minf", stats.usage.minor_faults.into());
-    for (key, value) in depth_values(stats, ios) {
+    for (key, value) in depth_values(stats) {
         put(key, value);
     }
     put("latency_ns", classes(&BAND_LABELS, &ns));
     put("latency_us", classes(&BAND_LABELS, &us));
     put("latency_ms", classes(&BAND_LABELS_MS, &ms));
-    put("latency_depth", job.iodepth.into());
-    put("latency_target", 0.into());
-    put("latency_percentile", 100.0.into());
-    put("latency_window", 0.into());
+    if let Some(errors) = &job.errors {
+        put("total_err", errors.total().into());
+        put("first_error", errors.first_errno().into());
+    }
+    for (key, value) in target::values(&job.target, job.iodepth) {
+        put(key, value);
+    }
+    if let Some(window) = &job.steady {
+        put("steadystate", steady::value(window));
+    }
     Value::Object(object)
 }
 
-fn depth_values(stats: &JobStats, ios: u64) -> [(&'static str, Value); 3] {
+fn depth_values(stats: &JobStats) -> [(&'static str, Value); 3] {
     let batches = |depths: &crate::stats::distribution::Depths| {
         classes(&BATCH_LABELS, &depths.percents(depths.total()))
     };
     [
-        ("iodepth_level", classes(&LEVEL_LABELS, &stats.levels.percents(ios))),
+        ("iodepth_level", classes(&LEVEL_LABELS, &stats.levels.percents(stats.issued_ios()))),
         ("iodepth_submit", batches(&stats.submits)),
         ("iodepth_complete", batches(&stats.completes)),
     ]
@@ -112,7 +117,7 @@ impl Shown<'_> {
             "bw": rate / 1024,
             "iops": stats.ios_per_second(),
             "runtime": stats.runtime_ms,
-            "total_ios": stats.total_ios,
+            "total_ios": stats.issued_ios(),
             "short_ios": stats.short_ios,
             "drop_ios": stats.drop_ios,
             "slat_ns": self.latency(&stats.slat, &stats.slat_histogram, measures.slat_percentiles),

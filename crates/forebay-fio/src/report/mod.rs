@@ -5,15 +5,22 @@
 //! the key `forebay`, and lines of text at the end.
 
 pub mod date;
+mod error_count;
 pub mod eta;
 pub mod header;
 pub mod json;
 pub mod normal;
 pub mod number;
+mod steady;
+mod target;
 
 use crate::generator::Direction;
+use crate::latency_target::TargetOptions;
 use crate::measures::{Measures, Unified};
 use crate::stats::{DirectionStats, JobStats};
+use crate::steadystate;
+
+pub use self::error_count::{ErrorCount, JobError};
 
 /// All figures of a run.
 #[derive(Debug, Clone, Default)]
@@ -47,27 +54,24 @@ pub struct JobReport {
     pub pid: u32,
     /// The error that ended it, if there was one.
     pub error: Option<JobError>,
+    /// All its errors, if some do not end it.
+    pub errors: Option<ErrorCount>,
     /// Seconds since the run began, rounded up.
     pub elapsed_s: u64,
     /// The job's own options.
     pub options: Vec<(String, String)>,
-    /// Its `iodepth`.
+    /// Its `iodepth`, or the depth that a latency target led to.
     pub iodepth: u32,
     /// The figures to report.
     pub measures: Measures,
     /// Its figures.
     pub stats: JobStats,
+    /// Its latency target.
+    pub target: TargetOptions,
+    /// The samples for its steady state, if it has a detection.
+    pub steady: Option<steadystate::Window>,
     /// The figures of all directions together, in addition to the single ones.
     pub mixed: Option<Box<DirectionStats>>,
-}
-
-/// The error that ended a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobError {
-    /// The error number.
-    pub errno: i32,
-    /// The message.
-    pub message: String,
 }
 
 impl JobReport {
@@ -96,6 +100,11 @@ impl JobReport {
         }
     }
 
+    /// Returns the error to show: the one that ended the job, or else the first one.
+    fn shown_error(&self) -> Option<&JobError> {
+        self.error.as_ref().or_else(|| self.errors.as_ref()?.first())
+    }
+
     /// Adds the figures of a clone that ran at the same time.
     pub fn merge(&mut self, other: Self) {
         self.jobs += other.jobs;
@@ -103,6 +112,10 @@ impl JobReport {
         self.stats.merge(&other.stats);
         if self.error.is_none() {
             self.error = other.error;
+        }
+        match (&mut self.errors, other.errors) {
+            (Some(errors), Some(more)) => errors.merge(more),
+            (errors, more) => *errors = errors.take().or(more),
         }
     }
 }

@@ -6,7 +6,11 @@ mod latency;
 
 use std::fmt::Write;
 
-use super::{DiskUtil, GroupTotal, JobReport, Report, cpu_percents, date, number, share_of_group};
+use super::{
+    DiskUtil, GroupTotal, JobReport, Report, cpu_percents, date, number, share_of_group, steady,
+    target,
+};
+use crate::errno;
 use crate::generator::Direction;
 use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, Depths, LEVEL_LABELS};
 use crate::stats::rate::RateSamples;
@@ -40,7 +44,7 @@ impl Out {
     }
 
     fn job(&mut self, report: &Report, job: &JobReport) {
-        let error = match &job.error {
+        let error = match job.shown_error() {
             None => " 0".to_owned(),
             Some(error) => format!("{:2} ({})", error.errno, error.message),
         };
@@ -149,7 +153,7 @@ impl Out {
     fn depths(&mut self, job: &JobReport) {
         let stats = &job.stats;
         let batches = |depths: &Depths| classes(&BATCH_LABELS, &depths.percents(depths.total()));
-        let levels = classes(&LEVEL_LABELS, &stats.levels.percents(stats.total_ios()));
+        let levels = classes(&LEVEL_LABELS, &stats.levels.percents(stats.issued_ios()));
         self.line(format_args!("  IO depths    : {levels}"));
         self.line(format_args!("     submit    : {}", batches(&stats.submits)));
         self.line(format_args!("     complete  : {}", batches(&stats.completes)));
@@ -158,15 +162,20 @@ impl Out {
         };
         self.line(format_args!(
             "     issued rwts: total={},{} short={},0 dropped={},0",
-            each(|direction| direction.total_ios),
+            each(DirectionStats::issued_ios),
             stats.sync.moments.count(),
             each(|direction| direction.short_ios),
             each(|direction| direction.drop_ios)
         ));
-        self.line(format_args!(
-            "     latency   : target=0, window=0, percentile=100.00%, depth={}",
-            job.iodepth
-        ));
+        if let Some(errors) = &job.errors {
+            let (total, first) = (errors.total(), errors.first_errno());
+            let text = errno::text(first);
+            self.line(format_args!("     errors    : total={total}, first_error={first}/<{text}>"));
+        }
+        self.line(format_args!("{}", target::line(&job.target, job.iodepth)));
+        if let Some(window) = &job.steady {
+            self.line(format_args!("{}", steady::line(window)));
+        }
     }
 
     fn group(&mut self, jobs: &[JobReport], group_id: u32) {

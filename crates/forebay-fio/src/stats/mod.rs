@@ -49,6 +49,8 @@ pub struct DirectionStats {
     pub io_bytes: u64,
     /// I/Os completed.
     pub total_ios: u64,
+    /// I/Os that ended with an error.
+    pub failed_ios: u64,
     /// I/Os that transferred less than requested.
     pub short_ios: u64,
     /// I/Os given up.
@@ -87,10 +89,16 @@ impl DirectionStats {
         }
     }
 
+    /// Returns the number of I/Os that have ended, with and without an error. fio's `total_ios`.
+    pub fn issued_ios(&self) -> u64 {
+        self.total_ios + self.failed_ios
+    }
+
     /// Adds the figures of what was done at the same time.
     fn merge(&mut self, other: &Self) {
         self.io_bytes += other.io_bytes;
         self.total_ios += other.total_ios;
+        self.failed_ios += other.failed_ios;
         self.short_ios += other.short_ios;
         self.drop_ios += other.drop_ios;
         self.runtime_ms = self.runtime_ms.max(other.runtime_ms);
@@ -258,6 +266,11 @@ impl JobStats {
     /// Returns the number of completed I/Os, without flushes.
     pub fn total_ios(&self) -> u64 {
         self.directions.iter().map(|direction| direction.total_ios).sum()
+    }
+
+    /// Returns the number of I/Os that have ended, with and without an error, without flushes.
+    pub fn issued_ios(&self) -> u64 {
+        self.directions.iter().map(DirectionStats::issued_ios).sum()
     }
 
     /// Adds the figures of a job that ran at the same time, for `group_reporting`.

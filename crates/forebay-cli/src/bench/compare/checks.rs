@@ -4,7 +4,9 @@
 //! user would miss its effect, and causes a note otherwise.
 
 use forebay::Spec;
-use forebay_fio::job::{FileOptions, Job, OutputFormat, RunOptions};
+use forebay_fio::job::{FileOptions, Job, OnError, OutputFormat, RunOptions};
+
+use forebay_fio::steadystate::SteadyOptions;
 
 use super::options::{CompareOptions, Format};
 use crate::bench::filename;
@@ -85,6 +87,26 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
             job,
             "options about several files, their directory or their creation are not compared; give \
              each job one file with --filename",
+        );
+    }
+    if let Some(job) = jobs.iter().find(|job| job.control.on_error != OnError::default()) {
+        return refuse(
+            job,
+            "I/O that fails is no measurement; leave out continue_on_error, ignore_error, \
+             error_dump and fill_device",
+        );
+    }
+    if let Some(job) = jobs.iter().find(|job| job.control.steady != SteadyOptions::default()) {
+        return refuse(
+            job,
+            "the runs would have different lengths; leave out steadystate and its options, and \
+             give a runtime",
+        );
+    }
+    if let Some(job) = jobs.iter().find(|job| job.control.target.target.is_some()) {
+        return refuse(
+            job,
+            "each run would have a depth of its own; leave out latency_target, and give an iodepth",
         );
     }
     if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {

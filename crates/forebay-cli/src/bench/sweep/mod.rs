@@ -180,11 +180,11 @@ fn run_step(
         output::stderr(&format!("forebay: {key}={value} ({nr} of {nr_all})\n"));
     }
     let (layout, _) = super::prepare(&command.jobs, targets, command.run.readonly)?;
-    layout.run(stop, |line| {
+    let filling = layout.run(stop, |line| {
         output::stderr(line);
         Ok(())
     })?;
-    let outcomes = run::run(command, targets, stop, false, &mut |_| {})?;
+    let outcomes = run::run(command, targets, &filling, stop, false, &mut |_| {})?;
     super::print_errors(&outcomes.clones);
     let is_whole = outcomes.clones.iter().all(|outcome| outcome.report.error.is_none());
     let is_whole = is_whole && !stop.is_set();

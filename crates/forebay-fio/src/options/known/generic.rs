@@ -14,11 +14,8 @@ const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
 const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
-const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
-                       the latencies";
-const STEADY: &str = "use --ramp_time, or several jobs with --stonewall to see the trend";
+const STEADY: &str = "the rates are sampled once a second";
 const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";
-const ERRORS: &str = "a job ends at its first error";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
 
@@ -34,15 +31,15 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["unique_filename"], "it is for network clients"),
     ignored(&["random_generator"], "offsets are a random permutation: each block once per pass"),
     ignored(&["read_iolog_chunked"], "the whole log is read before the start"),
+    ignored(&["verify_async", "verify_async_cpus"], "the thread of each job checks its blocks; if \
+        the checks limit the rate, raise --numjobs"),
     ignored(&["disk_util"], "the report has one form"),
-    ignored(&["error_dump"], "the error message names the wrong offset"),
     // Order and ends of jobs.
     refused(&["exec_prerun", "exec_postrun"], SHELL),
     refused(&["profile"], "write the jobs of the profile"),
     refused(&["flow_watermark"], PACE),
     // Files.
     unless(&["none"], refused(&["lockfile"], "jobs do not lock files")),
-    unless(OFF, refused(&["fill_device", "fill_fs"], "a job without --size uses the whole device")),
     refused(&["fadvise_hint", "fadvise_stream"], "use --direct=1 or --invalidate=1"),
     unless(OFF, refused(&["overwrite"], "lay out the file with a job of --rw=write first")),
     unless(OFF, refused(&["create_only"],
@@ -54,8 +51,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, refused(&["bs_is_seq_rand"], BLOCKS)),
     unless(OFF, refused(&["allrandrepeat"], "use --randrepeat and --randseed")),
     refused(&["use_os_rand"], "use --randseed"),
-    unless(&["none", "0"], refused(&["continue_on_error"], ERRORS)),
-    refused(&["ignore_error"], ERRORS),
     refused(&["rwmixcycle"], "use --rwmixread, which holds for the whole job"),
     refused(&["offset_align"], "write an aligned --offset"),
     unless(OFF, refused(&["softrandommap"], "use --norandommap=1")),
@@ -69,14 +64,9 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["thinktime_blocks_type", "thinktime_iotime"], "use --thinktime_blocks"),
     refused(&["thinkcycles"], "use --thinktime_spin"),
     unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
-    refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
-    unless(OFF, refused(&["latency_run"], LATENCY)),
-    refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
-        "ss_ramp", "steadystate_check_interval", "ss_interval"], STEADY),
+    unless(&["1", "1s"], refused(&["steadystate_check_interval", "ss_interval"], STEADY)),
     // Verification and trims.
     refused(&["verify_header_seed", "verify_pattern_interval"], VERIFY),
-    refused(&["verify_async", "verify_async_cpus"], "each job checks its own blocks; use \
-        --numjobs"),
     unless(OFF, refused(&["experimental_verify"], VERIFY)),
     unless(OFF, refused(&["verify_state_load"], VERIFY_STATE)),
     unless(OFF, refused(&["verify_state_save"], VERIFY_STATE)),
@@ -113,7 +103,8 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["log_window_value", "log_issue_time", "log_entries", "log_hist_msec",
         "log_hist_coarseness", "log_compression", "log_compression_cpus",
         "log_alternate_epoch_clock_id"], LOGS),
-    unless(OFF, refused(&["block_error_percentiles"], ERRORS)),
+    unless(OFF, refused(&["block_error_percentiles"], "use --continue_on_error=1, which counts \
+        errors")),
     refused(&["significant_figures"], "use --output-format=json, which has all digits"),
     unless(&["1", "true", "yes", "on"], refused(&["stats"], "all jobs are reported")),
     unless(&["0", "8"], refused(&["unit_base"], "the report counts bytes; multiply them by 8")),

@@ -1,0 +1,51 @@
+//! The steady state of a job in the reports.
+
+use serde_json::{Value, json};
+
+use super::number;
+use crate::steadystate::{Window, mean};
+
+/// Returns the line of the text report.
+pub(super) fn line(window: &Window) -> String {
+    let limit = window.limit();
+    let attained = if window.is_attained() { "yes" } else { "no" };
+    let bw = mean(window.bandwidth()) as u64;
+    let what = match (limit.criterion.bandwidth, limit.criterion.slope) {
+        (false, false) => "iops mean dev",
+        (false, true) => "iops slope",
+        (true, false) => "bw mean dev",
+        (true, true) => "bw slope",
+    };
+    format!(
+        "  steadystate  : attained={attained}, bw={}/s ({}/s), iops={}, {what}={:.3}{}",
+        number::bytes(bw),
+        number::bytes_decimal(bw),
+        number::count(mean(window.iops()) as u64),
+        window.measured(),
+        sign(window)
+    )
+}
+
+/// Returns the object of the JSON report.
+pub(super) fn value(window: &Window) -> Value {
+    let limit = window.limit();
+    let integers = |values: Vec<f64>| values.into_iter().map(|value| value as u64);
+    json!({
+        "ss": format!("{}:{:.6}{}", limit.criterion.word(), limit.value, sign(window)),
+        "duration": window.seconds(),
+        "attained": u8::from(window.is_attained()),
+        "criterion": format!("{:.6}{}", window.measured(), sign(window)),
+        "max_deviation": window.max_deviation(),
+        "slope": window.slope(),
+        "data": {
+            "bw_mean": mean(window.bandwidth()) as u64,
+            "iops_mean": mean(window.iops()) as u64,
+            "iops": integers(window.iops().collect()).collect::<Vec<_>>(),
+            "bw": integers(window.bandwidth().collect()).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn sign(window: &Window) -> &'static str {
+    if window.limit().percent { "%" } else { "" }
+}
