@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_fio::generator::Direction;
 use forebay_fio::job::{Fallocate, Job};
@@ -89,8 +89,8 @@ impl Layout {
 
     /// Returns whether a job before fills the file of a target.
     fn is_filled(&self, target: &Target) -> bool {
-        let name = target.path().map(|path| one_name(&path));
-        self.files.iter().any(|file| file.is_filled && Some(&file.one_name) == name.as_ref())
+        let id = target.path().map(|path| FileId::of(&path));
+        self.files.iter().any(|file| file.is_filled && Some(&file.id) == id.as_ref())
     }
 
     fn add(&mut self, more: Missing) {
