@@ -103,6 +103,34 @@ impl Summary {
         jain(&self.tally.ios_of_tasks)
     }
 
+    /// Returns by how much the I/Os of a recorded load were submitted after they were due, ns;
+    /// `None` for another load.
+    pub fn lateness(&self) -> Option<Latency> {
+        let mut of_threads = self.tally.clones.iter().filter_map(|it| it.lateness.as_deref());
+        let mut all = of_threads.next()?.clone();
+        of_threads.for_each(|lateness| all.merge(lateness));
+        Some(all)
+    }
+
+    /// Returns the fairness index of the tasks' mean speeds ([`jain`]): the I/Os of a job's clone,
+    /// or of a recorded thread, for each second of their latencies. The number of I/Os of a
+    /// recorded thread is fixed, so a thread that suffers differs from others by its waits alone.
+    pub fn fairness_of_speeds(&self) -> f64 {
+        let speeds = self.tally.clones.iter().map(|clone| {
+            let directions = clone.stats.directions.iter();
+            let (nr, total_ns) = directions.fold((0, 0.0), |(nr, total_ns), direction| {
+                let (count, mean_ns) = (direction.lat.count(), direction.lat.mean());
+                (nr + count, total_ns + count as f64 * mean_ns)
+            });
+            (nr, total_ns)
+        });
+        // A thread of syncs alone has no speed.
+        let speeds = speeds.filter(|(nr, _)| *nr > 0);
+        let speeds: Vec<u64> =
+            speeds.map(|(nr, total_ns)| (nr as f64 * 1e9 / total_ns.max(1.0)) as u64).collect();
+        jain(&speeds)
+    }
+
     fn seconds(&self) -> f64 {
         (self.now_ns as f64 / 1e9).max(1e-9)
     }
