@@ -153,6 +153,12 @@ impl RecordedLoad {
         last.map(|step| step.due_ns).max().unwrap_or(0)
     }
 
+    /// Returns whether its I/Os have times. Otherwise each one is submitted as soon as there is
+    /// room for it, and its latency counts from then.
+    pub fn is_timed(&self) -> bool {
+        self.last_ns() > 0
+    }
+
     /// Returns the size of the disk.
     ///
     /// # Errors
@@ -202,7 +208,8 @@ pub fn run_recorded(
     disk.check_faults(&scenario.limits).map_err(LoadError::Disk)?;
     Ok(crate::run(seed, scenario, plant, |world, id| {
         let steps = Rc::clone(&load.threads[id].1);
-        let task = ReplayTask { steps, iodepth: load.iodepth, block: load.block.into() };
+        let (iodepth, block, is_timed) = (load.iodepth, load.block.into(), load.is_timed());
+        let task = ReplayTask { steps, iodepth, block, is_timed };
         Task::new(world, id, |cpu| replay::run(cpu, task))
     }))
 }

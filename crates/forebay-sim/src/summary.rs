@@ -85,16 +85,14 @@ impl Summary {
     }
 
     /// Returns the latencies of the successful I/Os of jobs, ns, without flushes. Without jobs,
-    /// those of all I/Os of the tasks. Percentiles are within 1/128 of the exact value.
+    /// those of all I/Os of the tasks. Percentiles are within 1/128 of the exact value. See also
+    /// [`CloneFigures::latency`].
     pub fn io_latency(&self) -> Latency {
         if self.tally.clones.is_empty() {
             return self.tally.fio_latency.clone();
         }
         let mut latency = Latency::default();
-        for direction in self.tally.clones.iter().flat_map(|clone| &clone.stats.directions) {
-            latency.moments += &direction.lat;
-            latency.histogram.merge(&direction.lat_histogram);
-        }
+        self.tally.clones.iter().for_each(|clone| latency.merge(&clone.latency()));
         latency
     }
 
@@ -113,22 +111,19 @@ impl Summary {
     }
 
     /// Returns the fairness index of the tasks' mean speeds ([`jain`]): the I/Os of a job's clone,
-    /// or of a recorded thread, for each second of their latencies. The number of I/Os of a
+    /// or of a recorded thread, by the sum of their latencies. The number of I/Os of a
     /// recorded thread is fixed, so a thread that suffers differs from others by its waits alone.
     pub fn fairness_of_speeds(&self) -> f64 {
-        let speeds = self.tally.clones.iter().map(|clone| {
+        let speeds = self.tally.clones.iter().filter_map(|clone| {
             let directions = clone.stats.directions.iter();
             let (nr, total_ns) = directions.fold((0, 0.0), |(nr, total_ns), direction| {
                 let (count, mean_ns) = (direction.lat.count(), direction.lat.mean());
                 (nr + count, total_ns + count as f64 * mean_ns)
             });
-            (nr, total_ns)
+            // A thread of syncs alone has no speed. The scale keeps the digits of slow ones.
+            (nr > 0).then(|| (nr as f64 * 1e18 / total_ns.max(1.0)) as u64)
         });
-        // A thread of syncs alone has no speed.
-        let speeds = speeds.filter(|(nr, _)| *nr > 0);
-        let speeds: Vec<u64> =
-            speeds.map(|(nr, total_ns)| (nr as f64 * 1e9 / total_ns.max(1.0)) as u64).collect();
-        jain(&speeds)
+        jain(&speeds.collect::<Vec<_>>())
     }
 
     fn seconds(&self) -> f64 {

@@ -79,19 +79,23 @@ fn followers_return_at_their_time_limit_and_the_leader_passes_the_baton() {
 
 #[test]
 fn ios_beyond_the_depth_are_late_and_their_latencies_count_from_the_time_they_were_due() {
-    let steps = (0..10).map(|nth| read(0, nth)).collect();
-    let summary = run(&load(vec![thread("a", steps)], 2), 1, &disk(8));
+    let reads = |due_ns: u64| (0..10).map(|nth| read(due_ns, nth)).collect();
+    let summary = run(&load(vec![thread("a", reads(US))], 2), 1, &disk(8));
     // Five batches of two: the last one is submitted after four others.
     assert_eq!(worst_us(&summary), (400, 320));
     let lateness = summary.lateness().expect("a recorded load");
     assert_eq!((lateness.moments.count(), lateness.moments.min() / US), (10, 0));
+    // Without times, latencies count from the submission.
+    let summary = run(&load(vec![thread("a", reads(0))], 2), 1, &disk(8));
+    assert_eq!(summary.io_latency().moments.max() / US, 80);
+    assert!(summary.lateness().is_none());
 }
 
 #[test]
 fn syncs_block_their_thread_and_trims_wait_for_each_other() {
-    let sync = Step { act: Act::Sync, offset: 0, len: 0, ..read(0, 0) };
-    let trim = |block| io(0, Direction::Trim, block);
-    let steps = vec![io(0, Direction::Write, 0), sync, trim(3), trim(3), read(0, 4)];
+    let sync = Step { act: Act::Sync, offset: 0, len: 0, ..read(1, 0) };
+    let trim = |block| io(1, Direction::Trim, block);
+    let steps = vec![io(1, Direction::Write, 0), sync, trim(3), trim(3), read(1, 4)];
     let other = vec![trim(3), trim(3)];
     let summary = run(&load(vec![thread("a", steps), thread("b", other)], 8), 1, &disk(8));
     let nr_trims: u64 =
@@ -136,13 +140,13 @@ fn more_threads_than_the_limit_share_simulated_ones() {
 #[test]
 fn fairness_is_that_of_the_speeds_of_the_threads() {
     let one = |blocks: u32| {
-        let step = Step { len: blocks * 4096, ..read(0, 0) };
-        vec![thread("a", vec![read(0, 0); 4]), thread("b", vec![step; 4])]
+        let step = Step { len: blocks * 4096, ..read(1, 0) };
+        vec![thread("a", vec![read(1, 0); 4]), thread("b", vec![step; 4])]
     };
     let even = run(&load(one(1), 8), 1, &disk(8)).fairness_of_speeds();
     assert!(even > 0.99, "{even}");
     // The second thread has one I/O at a time, and each has to wait for four others.
-    let late = vec![thread("a", vec![read(0, 0)]), thread("b", vec![read(0, 1); 40])];
+    let late = vec![thread("a", vec![read(1, 0)]), thread("b", vec![read(1, 1); 40])];
     let uneven = run(&load(late, 1), 1, &disk(8)).fairness_of_speeds();
     assert!((0.5..0.7).contains(&uneven), "{uneven}");
 }

@@ -17,9 +17,22 @@ pub struct CloneFigures {
     pub stats: JobStats,
     /// The status of its first bio that failed.
     pub first_error: Option<BlockStatus>,
-    /// By how much the I/Os of a recorded thread were submitted after they were due; `None` for a
-    /// job.
+    /// By how much the I/Os of a recorded thread were submitted after they were due; `None` if they
+    /// have no times, and for a job.
     pub lateness: Option<Box<Latency>>,
+}
+
+impl CloneFigures {
+    /// Returns the latencies of its successful I/Os, ns. Those of a recorded thread count from the
+    /// time at which an I/O was due.
+    pub fn latency(&self) -> Latency {
+        let mut latency = Latency::default();
+        for direction in &self.stats.directions {
+            latency.moments += &direction.lat;
+            latency.histogram.merge(&direction.lat_histogram);
+        }
+        latency
+    }
 }
 
 /// A bio in flight.

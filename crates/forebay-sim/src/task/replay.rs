@@ -23,6 +23,8 @@ pub(crate) struct ReplayTask {
     pub(crate) iodepth: usize,
     /// The logical block size.
     pub(crate) block: u64,
+    /// Whether the steps have times.
+    pub(crate) is_timed: bool,
 }
 
 /// Replays the thread to its end.
@@ -122,7 +124,9 @@ impl Replay<'_> {
             if step.due_ns > now_ns || !has_room || !self.may_submit(step) {
                 break;
             }
-            self.lateness.record(now_ns - step.due_ns);
+            if self.task.is_timed {
+                self.lateness.record(now_ns - step.due_ns);
+            }
             let (block, blocks) = self.blocks_of(step);
             let io = Io { op: op_of(direction), block, nr: blocks, ..flush() };
             self.submit(io, step.due_ns, figures::Kind::Io(direction));
@@ -145,8 +149,9 @@ impl Replay<'_> {
     /// Submits an I/O that was due at this time. Returns the serial number of its bio, if it was
     /// accepted.
     fn submit(&mut self, io: Io, due_ns: u64, kind: figures::Kind) -> Option<u64> {
+        let start_ns = if self.task.is_timed { due_ns } else { self.world.now() };
         let serial = self.thread.submit(io)?;
-        self.figures.submitted(serial, due_ns, kind);
+        self.figures.submitted(serial, start_ns, kind);
         Some(serial)
     }
 
@@ -175,7 +180,7 @@ impl Replay<'_> {
         self.count();
         let nr_sleeps = self.world.scheduler.nr_sleeps_of(self.id);
         let mut figures = self.figures.finish((self.id, 0), self.world.now(), nr_sleeps);
-        figures.lateness = Some(Box::new(self.lateness));
+        figures.lateness = self.task.is_timed.then(|| Box::new(self.lateness));
         self.world.tally.borrow_mut().clones.push(figures);
     }
 }
