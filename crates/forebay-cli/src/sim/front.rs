@@ -7,14 +7,15 @@
 use std::path::Path;
 
 use super::rows::{Figure, Row};
+use crate::figure::Axis;
 use crate::figure::chart::{Chart, Curve, Dim};
 use crate::figure::unit::Unit;
 
 /// The longest label of a point, in characters. Longer ones are numbers, with a list below.
 const LABEL_MAX: usize = 14;
 
-/// Points that differ by less than this part of the largest value share a label.
-const NEAR: f64 = 0.03;
+/// Points that are nearer than these parts of the axes share a label.
+const NEAR: [f64; 2] = [0.08, 0.07];
 
 /// The place of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ const CURVES: [(&str, Place); 3] = [
 ];
 
 /// Returns the label of each point, and a list of the settings if the labels are numbers. Points at
-/// about the same place have one label, at the first of them.
+/// about the same place have one label.
 fn labels(names: &[String], points: &[Option<[f64; 2]>]) -> (Vec<String>, Vec<String>) {
     let joined = together(names, points);
     if joined.iter().all(|label| label.chars().count() <= LABEL_MAX) {
@@ -127,21 +128,26 @@ fn labels(names: &[String], points: &[Option<[f64; 2]>]) -> (Vec<String>, Vec<St
     (together(&numbers, points), list)
 }
 
-/// Returns the labels of the points, each with those of later points at about the same place, which
-/// have none then.
+/// Returns the labels of the points. The highest of several points at about the same place has the
+/// labels of all of them, and the others have none.
 fn together(labels: &[String], points: &[Option<[f64; 2]>]) -> Vec<String> {
-    let largest = |dim: usize| points.iter().flatten().map(|it| it[dim]).fold(0.0, f64::max);
-    let near =
-        |a: [f64; 2], b: [f64; 2]| (0..2).all(|dim| (a[dim] - b[dim]).abs() <= NEAR * largest(dim));
-    let mut joined = labels.to_vec();
+    let axis = |dim: usize| Axis::of(points.iter().flatten().map(move |point| point[dim]));
+    let axes = [axis(0), axis(1)];
+    let is_near = |a: [f64; 2], b: [f64; 2]| {
+        (0..2).all(|dim| (axes[dim].place(a[dim]) - axes[dim].place(b[dim])).abs() < NEAR[dim])
+    };
+    let mut joined = vec![String::new(); points.len()];
+    let mut is_placed = vec![false; points.len()];
     for at in 0..points.len() {
-        let Some(point) = points[at].filter(|_| !joined[at].is_empty()) else { continue };
-        for other in at + 1..points.len() {
-            if points[other].is_some_and(|other| near(point, other)) && !joined[other].is_empty() {
-                let label = std::mem::take(&mut joined[other]);
-                joined[at] += &format!(", {label}");
-            }
-        }
+        let Some(point) = points[at].filter(|_| !is_placed[at]) else { continue };
+        let at_place = (at..points.len()).filter(|&other| !is_placed[other]);
+        let at_place = at_place.filter_map(|other| Some((other, points[other]?)));
+        let group: Vec<_> = at_place.filter(|(_, other)| is_near(point, *other)).collect();
+        let highest = group.iter().max_by(|(_, a), (_, b)| a[1].total_cmp(&b[1]));
+        let highest = highest.map_or(at, |(highest, _)| *highest);
+        let names: Vec<_> = group.iter().map(|(other, _)| labels[*other].as_str()).collect();
+        joined[highest] = names.join(", ");
+        group.iter().for_each(|(other, _)| is_placed[*other] = true);
     }
     joined
 }
@@ -177,10 +183,10 @@ mod tests {
         let points = [Some([100.0, 10.0]), Some([50.0, 10.0]), Some([101.0, 10.1]), None];
         let texts = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
         let (short, list) = labels(&texts(&["a", "b", "c", "d"]), &points);
-        assert_eq!((short, list), (texts(&["a, c", "b", "", "d"]), Vec::new()));
+        assert_eq!((short, list), (texts(&["", "b", "a, c", ""]), Vec::new()));
         let names = ["queue_depth=10", "b", "c", "d"];
         let (numbers, list) = labels(&texts(&names), &points);
-        assert_eq!(numbers, ["1, 3", "2", "", "4"]);
+        assert_eq!(numbers, ["", "2", "1, 3", ""]);
         assert_eq!(list, ["1: queue_depth=10", "2: b", "3: c", "4: d"]);
     }
 }

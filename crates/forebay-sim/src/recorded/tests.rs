@@ -109,7 +109,8 @@ fn syncs_block_their_thread_and_trims_wait_for_each_other() {
 #[test]
 fn same_seed_gives_the_same_run_under_each_wake_policy() {
     let steps = |first: u64| {
-        let direction = |nth: u64| if nth % 3 == 0 { Direction::Write } else { Direction::Read };
+        let direction =
+            |nth: u64| if nth.is_multiple_of(3) { Direction::Write } else { Direction::Read };
         (0..120).map(|nth| io(nth * US, direction(nth), (nth + first) % 64)).collect()
     };
     let threads = (0..6).map(|nth| thread(&format!("pid {nth}"), steps(nth * 11))).collect();
