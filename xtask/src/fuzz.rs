@@ -86,6 +86,15 @@ const TARGETS: &[Target] = &[
         is_sanitized: false,
         is_kept: false,
     },
+    Target {
+        name: "iolog",
+        corpus: None,
+        dictionary: None,
+        max_len_bytes: 1024,
+        seconds: SHORT,
+        is_sanitized: false,
+        is_kept: false,
+    },
 ];
 
 const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {

@@ -99,7 +99,8 @@ enum Command {
     Top(top::TopArgs),
     /// Run a program that uses libaio, unmodified, on the layer
     Run(run::Args),
-    /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
+    /// Run a fio job file, a recorded load or random scenarios in virtual time, and check every
+    /// rule of the layer
     Sim(sim::Args),
     /// Measure a disk, and print a model file of it, for sim and for disks of the driver model
     Calibrate(calibrate::Args),

@@ -1,10 +1,12 @@
 //! `forebay sim`: the layer in virtual time.
 //!
-//! It runs a job file on a modelled device, or random scenarios, one for each seed. The output ends
-//! with the command that repeats the run. A broken rule is a failure of the run.
+//! It runs a job file or a recorded load on a modelled device, or random scenarios, one for each
+//! seed. The output ends with the command that repeats the run. A broken rule is a failure of the
+//! run.
 
 mod comparison;
 mod device;
+mod front;
 mod job_file;
 mod json;
 mod nbd;
@@ -12,6 +14,7 @@ mod notes;
 mod options;
 mod random;
 mod reached;
+mod recorded;
 mod report;
 mod rows;
 mod run;
@@ -20,6 +23,7 @@ mod seeds;
 mod settings;
 mod svg;
 mod table;
+mod threads;
 mod total;
 mod trace;
 mod variants;
@@ -38,6 +42,7 @@ use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX};
 use self::comparison::Comparison;
 use self::job_file::JobFile;
 use self::notes::Kinds;
+use self::recorded::Recorded;
 use self::scenario::ScenarioFile;
 use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
@@ -56,6 +61,13 @@ An option or key without effect on the disk is an error. To see what another set
   forebay sim JOB.fio --sweep queue_depth=1,8,64,512 --seeds 5 --svg depth.svg
   forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme
   forebay sim JOB.fio --device nvme --faults read:medium:rate=0.01 --json
+A recorded load is a log of fio or of bench --write_iolog, or a trace (of bench --trace, serve
+--trace, sim --write-trace or blktrace). Each I/O is submitted at its recorded time, however slow
+the device is, and latencies count from that time. A * in the table marks the settings on the
+front: no other one is better in throughput, p99, switches or fairness without being worse in
+another of them:
+  forebay sim --trace my.log --device my.model --sweep wake=fair,batch --sweep queue_depth=8,32
+  forebay sim --trace DIR --device nvme --replay-no-stall --iodepth 32 --sweep plug=outermost,none
 A setting that has an effect on the disk, but had none on this load, causes a note in the report.
 A scenario file (.toml) describes tasks that draw random I/O, with faults, freezes and checks of
 power failures; its keys are in docs/lab.md. All options apply to it too:
@@ -78,6 +90,21 @@ pub(crate) struct Args {
     /// Run random NBD sessions: clients that follow the protocol, clients that break it, a server
     #[arg(long, conflicts_with_all = ["job", "random"])]
     nbd: bool,
+    /// Run a recorded load: an iolog, or a file or directory of blktrace. Several iologs, one for
+    /// each thread, by repeating the option
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job", "random", "nbd"])]
+    trace: Vec<PathBuf>,
+    /// With --trace: submit each I/O as soon as --iodepth allows, and ignore the recorded times
+    #[arg(long)]
+    replay_no_stall: bool,
+    /// With --trace: the speed in percent of the recorded one, 1 to 1000000 [default: 100]
+    #[arg(long, value_name = "PERCENT")]
+    #[arg(value_parser = number::parse::<1, 1_000_000>)]
+    replay_time_scale: Option<u64>,
+    /// With --trace: the most I/Os of a thread in flight; others wait, and are late [default: 256]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = number::parse::<1, 65_536>)]
+    iodepth: Option<u64>,
     /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -107,9 +134,10 @@ pub(crate) struct Args {
     /// Also run with this setting, and print a table of all runs; may be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "sweep")]
     compare: Vec<String>,
-    /// Run once for each of these values, and print a table of the runs
+    /// Run once for each of these values, and print a table of the runs; may be repeated for all
+    /// combinations
     #[arg(long, value_name = "KEY=A,B,C")]
-    sweep: Option<String>,
+    sweep: Vec<String>,
     /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
@@ -126,7 +154,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "sweep"])]
     write_trace: Option<PathBuf>,
     /// Also write a figure of the runs of --compare or --sweep to this file: IOPS, p99, switches
-    /// and fairness
+    /// and fairness; with --trace, p99 at each throughput, with the front
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -149,6 +177,8 @@ enum Load {
     Scenario(Box<ScenarioFile>),
     /// The bios of a job file.
     Jobs(Box<JobFile>),
+    /// The bios of a recording.
+    Recorded(Box<Recorded>),
 }
 
 /// Runs the simulation that the arguments select.
@@ -159,6 +189,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         Load::Random(options) => random::main(args, &options, seeds),
         Load::Scenario(file) => scenario::main(args, &file, seeds),
         Load::Jobs(file) => job_file::main(args, &file, seeds),
+        Load::Recorded(recorded) => recorded::main(args, &recorded, seeds),
     }
 }
 
@@ -166,6 +197,13 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     let seeds = Seeds::new(args.seed.unwrap_or_else(new_seed), args.seeds.unwrap_or(1));
     refuse_beside_seeds(args)?;
+    if !args.trace.is_empty() {
+        if args.seeds.is_some_and(|nr| nr > 1) {
+            refuse_trace(args, "several seeds")?;
+        }
+        return Ok(Plan { load: Load::Recorded(Box::new(recorded::plan(args)?)), seeds });
+    }
+    recorded::refuse_without_trace(args)?;
     if args.nbd {
         return Ok(Plan { load: Load::Nbd, seeds });
     }
@@ -181,11 +219,9 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
     let settings = in_file.then(&given(args, Tasks::Jobs)?);
-    if let Some(sweep) = &args.sweep {
-        check_swept(sweep, &given(args, Tasks::Jobs)?)?;
-    }
+    check_swept(&args.sweep, &given(args, Tasks::Jobs)?)?;
     let faults = fault_rules(&args.faults)?;
-    let mut variants = variants::of(&settings, Tasks::Jobs, &args.compare, args.sweep.as_deref())?;
+    let mut variants = variants::of(&settings, Tasks::Jobs, &args.compare, &args.sweep)?;
     let kinds = Kinds {
         has_priorities: command.jobs.iter().any(|job| job.priorities.is_given()),
         has_classes: !has_one_class(command.jobs.iter()),
@@ -205,7 +241,8 @@ fn refuse_trace(args: &Args, beside: &str) -> Result<(), Failure> {
     match args.write_trace {
         None => Ok(()),
         Some(_) => Err(Failure::Usage(format!(
-            "--write-trace: expected a job file and one seed, found {beside}: leave one of them out"
+            "--write-trace: expected a job file or a recording and one seed, found {beside}: leave \
+             one of them out"
         ))),
     }
 }
@@ -230,7 +267,7 @@ fn refuse_beside_seeds(args: &Args) -> Result<(), Failure> {
         ("--set", !args.set.is_empty()),
         ("--faults", !args.faults.is_empty()),
         ("--compare", !args.compare.is_empty()),
-        ("--sweep", args.sweep.is_some()),
+        ("--sweep", !args.sweep.is_empty()),
         ("--write-trace", args.write_trace.is_some()),
         ("--svg", args.svg.is_some()),
         ("--wake", args.nbd && args.wake.is_some()),
@@ -290,15 +327,18 @@ fn given(args: &Args, tasks: Tasks) -> Result<Settings, Failure> {
     }
 }
 
-/// Checks that the command line does not also set the swept key, which would have no effect.
-fn check_swept(sweep: &str, given: &Settings) -> Result<(), Failure> {
-    let key = sweep.split('=').next().unwrap_or_default();
-    match given.get(key) {
-        Some(value) => Err(Failure::Usage(format!(
-            "--sweep={sweep}: the command line also sets {key}={value}; leave one of the two out"
-        ))),
-        None => Ok(()),
+/// Checks that the command line does not also set a swept key, which would have no effect.
+fn check_swept(sweeps: &[String], given: &Settings) -> Result<(), Failure> {
+    for sweep in sweeps {
+        let key = sweep.split('=').next().unwrap_or_default();
+        if let Some(value) = given.get(key) {
+            return Err(Failure::Usage(format!(
+                "--sweep={sweep}: the command line also sets {key}={value}; leave one of the two \
+                 out"
+            )));
+        }
     }
+    Ok(())
 }
 
 /// Parses the fault rules of the command line.
@@ -337,22 +377,37 @@ fn new_seed() -> u64 {
 fn replay(args: &Args, seed: u64, nr_seeds: u64) -> String {
     let mut text = match &args.job {
         None if args.nbd => String::from("forebay sim --nbd"),
+        None if !args.trace.is_empty() => String::from("forebay sim"),
         None => String::from("forebay sim --random"),
         Some(path) => format!("forebay sim {}", quoted(&path.display().to_string())),
     };
-    let depth = args.queue_depth.map(|depth| depth.to_string());
+    for path in &args.trace {
+        // Writing into a String does not fail.
+        let _ = write!(text, " --trace {}", quoted(&path.display().to_string()));
+    }
+    if args.replay_no_stall {
+        text += " --replay-no-stall";
+    }
+    let number = |number: Option<u64>| number.map(|number| number.to_string());
+    let (depth, speed) = (number(args.queue_depth), number(args.replay_time_scale));
+    let iodepth = number(args.iodepth);
     let single = [
+        ("--replay-time-scale", speed.as_ref()),
+        ("--iodepth", iodepth.as_ref()),
         ("--device", args.device.as_ref()),
         ("--wake", args.wake.as_ref()),
         ("--queue-depth", depth.as_ref()),
-        ("--sweep", args.sweep.as_ref()),
     ];
     let single = single.into_iter().filter_map(|(option, value)| Some((option, value?)));
-    let many = [("--set", &args.set), ("--faults", &args.faults), ("--compare", &args.compare)];
+    let many = [
+        ("--sweep", &args.sweep),
+        ("--set", &args.set),
+        ("--faults", &args.faults),
+        ("--compare", &args.compare),
+    ];
     let many =
         many.into_iter().flat_map(|(option, values)| values.iter().map(move |v| (option, v)));
     for (option, value) in single.chain(many) {
-        // Writing into a String does not fail.
         let _ = write!(text, " {option} {}", quoted(value));
     }
     let _ = write!(text, " --seed {seed}");

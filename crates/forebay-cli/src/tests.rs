@@ -116,6 +116,25 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("sim", "compare", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --compare plug=none"),
     ("sim", "sweep", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --sweep wake=fair,batch"),
     ("sim", "write_trace", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --write-trace t"),
+    ("sim", "trace", "sim --seed 1 --trace DIR/a.log", "sim --seed 1 --trace DIR/b.log"),
+    (
+        "sim",
+        "replay_no_stall",
+        "sim --seed 1 --trace DIR/a.log",
+        "sim --seed 1 --trace DIR/a.log --replay-no-stall",
+    ),
+    (
+        "sim",
+        "replay_time_scale",
+        "sim --seed 1 --trace DIR/a.log",
+        "sim --seed 1 --trace DIR/a.log --replay-time-scale 7",
+    ),
+    (
+        "sim",
+        "iodepth",
+        "sim --seed 1 --trace DIR/a.log",
+        "sim --seed 1 --trace DIR/a.log --iodepth 7",
+    ),
     ("sim", "wake", "sim --seed 1 --random", "sim --seed 1 --random --wake batch"),
     ("sim", "wake", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --wake batch"),
     ("sim", "queue_depth", "sim --seed 1 --random", "sim --seed 1 --random --queue-depth 7"),
@@ -219,11 +238,15 @@ fn outcome(args: &str) -> Result<String, Failure> {
     })
 }
 
-/// Returns a directory with two job files.
+/// Returns a directory with two job files and two logs.
 fn job_files() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for (name, bs) in [("a.fio", "4k"), ("b.fio", "8k")] {
         let text = format!("[job]\nrw=randread\nbs={bs}\nsize=1m\n");
+        std::fs::write(dir.path().join(name), text).expect("a file");
+    }
+    for (name, offset) in [("a.log", 0), ("b.log", 4096)] {
+        let text = format!("fio version 3 iolog\n0 disk add\n700 disk read {offset} 4096\n");
         std::fs::write(dir.path().join(name), text).expect("a file");
     }
     dir

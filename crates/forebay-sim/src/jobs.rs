@@ -359,7 +359,8 @@ fn capacity(jobs: &[Job]) -> u64 {
     if end == 0 { CAPACITY_BYTES } else { end.next_multiple_of(4096) }
 }
 
-fn scenario(
+/// Returns a scenario without owners for this many tasks on a disk of this size.
+pub(crate) fn scenario(
     nr_tasks: usize,
     seed: u64,
     disk: &JobDisk,

@@ -7,6 +7,7 @@
 //!
 //! - [`run_seed`]: a *swarm* scenario, which the seed determines;
 //! - [`run_jobs`]: the jobs of fio, one task for each clone;
+//! - [`run_recorded`]: a recorded load, one task for each of its threads;
 //! - [`run_scenario`]: a scenario that the user describes;
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
@@ -65,6 +66,7 @@ mod owner_goals;
 #[cfg(test)]
 mod owner_shares;
 mod plant;
+mod recorded;
 mod runtime;
 mod scenario;
 mod scenario_spec;
@@ -92,6 +94,7 @@ pub use job_owner::{BadJobOwner, JobOwner};
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use late::Late;
 pub use plant::Plant;
+pub use recorded::{LoadError, RECORDED_THREADS_MAX, RecordedLoad, RecordedThread, run_recorded};
 pub use scenario_spec::{EventSpec, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario};
 pub use server::{ServerPlant, ServerSummary};
 pub use stages::{TraceOfSource, TraceSource};

@@ -85,22 +85,45 @@ impl Summary {
     }
 
     /// Returns the latencies of the successful I/Os of jobs, ns, without flushes. Without jobs,
-    /// those of all I/Os of the tasks. Percentiles are within 1/128 of the exact value.
+    /// those of all I/Os of the tasks. Percentiles are within 1/128 of the exact value. See also
+    /// [`CloneFigures::latency`].
     pub fn io_latency(&self) -> Latency {
         if self.tally.clones.is_empty() {
             return self.tally.fio_latency.clone();
         }
         let mut latency = Latency::default();
-        for direction in self.tally.clones.iter().flat_map(|clone| &clone.stats.directions) {
-            latency.moments += &direction.lat;
-            latency.histogram.merge(&direction.lat_histogram);
-        }
+        self.tally.clones.iter().for_each(|clone| latency.merge(&clone.latency()));
         latency
     }
 
     /// Returns the fairness index of the tasks' bios ([`jain`]).
     pub fn fairness(&self) -> f64 {
         jain(&self.tally.ios_of_tasks)
+    }
+
+    /// Returns by how much the I/Os of a recorded load were submitted after they were due, ns;
+    /// `None` for another load.
+    pub fn lateness(&self) -> Option<Latency> {
+        let mut of_threads = self.tally.clones.iter().filter_map(|it| it.lateness.as_deref());
+        let mut all = of_threads.next()?.clone();
+        of_threads.for_each(|lateness| all.merge(lateness));
+        Some(all)
+    }
+
+    /// Returns the fairness index of the tasks' mean speeds ([`jain`]): the I/Os of a job's clone,
+    /// or of a recorded thread, by the sum of their latencies. The number of I/Os of a
+    /// recorded thread is fixed, so a thread that suffers differs from others by its waits alone.
+    pub fn fairness_of_speeds(&self) -> f64 {
+        let speeds = self.tally.clones.iter().filter_map(|clone| {
+            let directions = clone.stats.directions.iter();
+            let (nr, total_ns) = directions.fold((0, 0.0), |(nr, total_ns), direction| {
+                let (count, mean_ns) = (direction.lat.count(), direction.lat.mean());
+                (nr + count, total_ns + count as f64 * mean_ns)
+            });
+            // A thread of syncs alone has no speed. The scale keeps the digits of slow ones.
+            (nr > 0).then(|| (nr as f64 * 1e18 / total_ns.max(1.0)) as u64)
+        });
+        jain(&speeds.collect::<Vec<_>>())
     }
 
     fn seconds(&self) -> f64 {

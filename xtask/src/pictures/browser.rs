@@ -77,6 +77,7 @@ pub(super) fn check(drawn: &Path, mut pages: Vec<PathBuf>) -> Outcome {
         fs::write(&figure, svg).map_err(|error| cannot("write", &figure, &error))?;
         figures.push(figure);
     }
+    figures.push(front(drawn)?);
     let gallery = drawn.join("gallery.html");
     fs::write(&gallery, gallery_of(&figures)?)
         .map_err(|error| cannot("write", &gallery, &error))?;
@@ -98,6 +99,22 @@ pub(super) fn check(drawn: &Path, mut pages: Vec<PathBuf>) -> Outcome {
         }
         nr => Err(format!("pictures: {nr} faults in a browser")),
     }
+}
+
+/// Draws the front of a load that the simulator records.
+fn front(drawn: &Path) -> Result<PathBuf, String> {
+    let (trace, figure) = (drawn.join("front.trace"), drawn.join("front.svg"));
+    if trace.exists() {
+        fs::remove_dir_all(&trace).map_err(|error| cannot("remove", &trace, &error))?;
+    }
+    let job = root().join("crates/forebay-cli/examples/random.fio");
+    let record = forebay("sim --seed=1").argument(job.display().to_string());
+    record.argument(format!("--write-trace={}", trace.display())).output()?;
+    forebay("sim --seed=1 --device=ssd-sas --sweep=queue_depth=1,2,4,32 --sweep=wake=fair,batch")
+        .argument(format!("--trace={}", trace.display()))
+        .argument(format!("--svg={}", figure.display()))
+        .output()?;
+    Ok(figure)
 }
 
 /// Returns a page of these figures. Each has its own style sheet, as in a file of its own.

@@ -65,9 +65,11 @@ pub(crate) struct Curve {
     pub(crate) style: usize,
     /// Whether its figures come from elsewhere.
     pub(crate) is_reference: bool,
+    /// Whether a line joins its points.
+    pub(crate) is_joined: bool,
     /// Its points, in the order in which they are joined.
     pub(crate) points: Vec<[f64; 2]>,
-    /// A label for each point; empty if there are none.
+    /// A label for each point, which may be empty; no labels if there are none.
     pub(crate) labels: Vec<String>,
 }
 
@@ -97,7 +99,8 @@ impl Curve {
     /// Returns a curve of own figures.
     pub(crate) fn new(name: &str, style: usize, points: Vec<[f64; 2]>) -> Self {
         let name = name.to_owned();
-        Self { name, style, is_reference: false, points, labels: Vec::new() }
+        let (is_reference, is_joined) = (false, true);
+        Self { name, style, is_reference, is_joined, points, labels: Vec::new() }
     }
 }
 

@@ -3,22 +3,22 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use forebay_fio::job::JobList;
 use forebay_sim::{Summary, Violation};
 
 use super::rows::Row;
-use super::run::Run;
+use super::run::{LoadOf, Run};
 use super::seeds::Seeds;
 use super::svg::{self, About};
 use super::variants::Variant;
-use super::{Args, json, notes, settings, table};
+use super::{Args, front, json, notes, settings, table, threads};
 use crate::failure::Failure;
+use crate::figure::Theme;
 use crate::output;
 
 /// A load, the disks on which to run it, and the form of the report.
 #[derive(Debug)]
 pub(super) struct Comparison {
-    /// The job file or scenario.
+    /// The job file, the scenario or the recording.
     pub(super) path: PathBuf,
     /// The disks, at least one.
     pub(super) variants: Vec<Variant>,
@@ -54,7 +54,7 @@ impl Comparison {
 
     /// Returns whether the user compares disks; a sweep may have a single value.
     pub(super) fn is_compared(&self, args: &Args) -> bool {
-        self.variants.len() > 1 || args.sweep.is_some()
+        self.variants.len() > 1 || !args.sweep.is_empty()
     }
 
     /// Runs the load on each disk with each seed. `add` gets each run as it ends.
@@ -92,30 +92,28 @@ impl Comparison {
     }
 
     /// Prints the JSON or the table of the runs, if the user asks for one, and writes the figure.
-    /// `jobs` are those of a job file, with whether all of them run for a fixed time.
     pub(super) fn report(
         &self,
         args: &Args,
         seeds: Seeds,
         runs: &Runs<'_>,
-        jobs: Option<(&JobList, bool)>,
+        load: LoadOf<'_>,
     ) -> Result<(), Failure> {
-        let is_timed = jobs.is_some_and(|(_, is_timed)| is_timed);
         let rows = runs.iter().map(|(variant, summaries)| {
-            let runs = summaries.iter().map(|summary| Run::new(variant, summary, is_timed));
+            let runs = summaries.iter().map(|summary| Run::new(variant, summary, load));
             Row { runs: runs.collect() }
         });
         let rows: Vec<_> = rows.collect();
         if self.is_json {
-            let jobs = jobs.map(|(jobs, _)| jobs);
             output::stdout(&match self.is_compared(args) {
-                true => json::of_rows(jobs, &rows),
-                false => json::of_runs(jobs, &rows[0].runs),
+                true => json::of_rows(load, &rows),
+                false => json::of_runs(load, &rows[0].runs),
             })?;
         } else if self.is_compared(args) {
-            let mut text = table::render(&rows);
+            let mut text = table::render(load, &rows);
             let notes: Vec<_> = rows.iter().map(|row| (row.label(), row.notes())).collect();
-            for note in notes::merged(&notes) {
+            let notes = notes::merged(&notes);
+            for note in notes.into_iter().chain(threads::note_of_long_waits(&rows)) {
                 // Writing into a String does not fail.
                 let _ = writeln!(text, "note: {note}");
             }
@@ -123,12 +121,21 @@ impl Comparison {
         }
         // After the results, which a failure must not lose.
         let Some(path) = &self.svg else { return Ok(()) };
-        let about = About {
-            load: self.path.display().to_string(),
-            nr_seeds: seeds.nr(),
-            key: args.sweep.as_deref().and_then(|text| Some(settings::pair(text).ok()?.0)),
+        let picture = match load {
+            LoadOf::Recorded(_) => front::chart(&self.path, seeds.nr(), &rows).svg(Theme::Auto),
+            LoadOf::Jobs(_) | LoadOf::Scenario => svg::render(
+                &About {
+                    load: self.path.display().to_string(),
+                    nr_seeds: seeds.nr(),
+                    key: match &args.sweep[..] {
+                        [text] => settings::pair(text).ok().map(|(key, _)| key),
+                        _ => None,
+                    },
+                },
+                &rows,
+            ),
         };
-        std::fs::write(path, svg::render(&about, &rows)).map_err(|error| {
+        std::fs::write(path, picture).map_err(|error| {
             let why = output::cannot_create(path, &error);
             Failure::Run(format!("--svg={}: cannot write the figure: {why}", path.display()))
         })

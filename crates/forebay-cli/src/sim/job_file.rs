@@ -4,7 +4,7 @@ use forebay_fio::job::JobList;
 use forebay_sim::{JobError, Summary, Violation, run_jobs};
 
 use super::comparison::Comparison;
-use super::run::Run;
+use super::run::{LoadOf, Run};
 use super::seeds::Seeds;
 use super::variants::Variant;
 use super::{Args, report, trace};
@@ -19,12 +19,6 @@ pub(super) struct JobFile {
 }
 
 impl JobFile {
-    /// Returns whether all jobs run for a fixed time, so that their shares of the I/Os are
-    /// comparable.
-    fn is_timed(&self) -> bool {
-        self.command.jobs.iter().all(|job| job.time_based)
-    }
-
     /// Runs the jobs on a disk.
     fn run(
         &self,
@@ -40,7 +34,7 @@ impl JobFile {
 
 /// Runs the jobs, and prints the results.
 pub(super) fn main(args: &Args, file: &JobFile, seeds: Seeds) -> Result<(), Failure> {
-    let (comparison, is_timed) = (&file.comparison, file.is_timed());
+    let (comparison, load) = (&file.comparison, LoadOf::Jobs(&file.command));
     let is_text = !comparison.is_json && !comparison.is_compared(args);
     if let Some(dir) = &args.write_trace {
         trace::prepare(dir)?;
@@ -52,11 +46,11 @@ pub(super) fn main(args: &Args, file: &JobFile, seeds: Seeds) -> Result<(), Fail
             trace::write(dir, device, &summary.traces)?;
         }
         if is_text {
-            let run = Run::new(variant, summary, is_timed);
+            let run = Run::new(variant, summary, load);
             let replay = Seeds::new(summary.seed, 1).replay(args);
             output::stdout(&report::text(run, &replay))?;
         }
         Ok(())
     })?;
-    comparison.report(args, seeds, &runs, Some((&file.command, is_timed)))
+    comparison.report(args, seeds, &runs, load)
 }

@@ -1,5 +1,5 @@
 //! Runs as JSON (`--json`): fio's keys for each job of a job file, and the layer's own figures
-//! under the key `forebay`. A scenario has no jobs, so it has this key alone.
+//! under the key `forebay`. Scenarios and recorded loads have no jobs, so they have this key alone.
 //!
 //! The clock of the report is the virtual one, which begins in 1970, so a run with the same seed
 //! prints the same bytes.
@@ -10,68 +10,78 @@ use forebay_fio::report::{JobError, JobReport, Report, json};
 use forebay_sim::{CloneFigures, JobDisk, Late, LateRequest, Reached, Summary};
 use serde_json::{Map, Value, json};
 
+use super::front::{self, Place};
 use super::reached::events;
 use super::report::stage_name;
 use super::rows::{Figure, Row};
-use super::run::Run;
+use super::run::{LoadOf, Run};
+use super::threads;
 use super::variants::Variant;
 use crate::fio_report::{self, Times, VERSION};
 use crate::{counters, info};
 
 /// Returns the report of runs with the same settings: fio's report of a single run, with one object
 /// in the list `forebay`, or a list with an object for each run, with its jobs.
-pub(super) fn of_runs(jobs_of: Option<&JobList>, runs: &[Run<'_>]) -> String {
-    if let ([run], Some(command)) = (runs, jobs_of) {
+pub(super) fn of_runs(load: LoadOf<'_>, runs: &[Run<'_>]) -> String {
+    if let ([run], LoadOf::Jobs(command)) = (runs, load) {
         let mut report = jobs(command, run.summary);
         report.forebay = vec![Value::Object(object(run))];
         return json::render(&report, false);
     }
-    of_list(jobs_of, runs.iter(), runs.iter().map(|run| with_jobs(jobs_of, run)).collect())
+    of_list(load, runs.iter(), runs.iter().map(with_load).collect())
 }
 
 /// Returns the report of several settings. The list `forebay` has an object for each: that of its
 /// run, or, with several seeds, the ranges of the figures and the list of the runs.
-pub(super) fn of_rows(jobs_of: Option<&JobList>, rows: &[Row<'_>]) -> String {
+pub(super) fn of_rows(load: LoadOf<'_>, rows: &[Row<'_>]) -> String {
     let object = |row: &Row<'_>| match &row.runs[..] {
-        [run] => with_jobs(jobs_of, run),
+        [run] => with_load(run),
         runs => {
-            let ranges = Figure::ALL.map(|figure| {
-                let range = |factor: f64| {
-                    row.range(figure).map(|range| {
-                        let [median, min, max] =
-                            [range.median, range.min, range.max].map(|value| value * factor);
-                        json!({ "median": median, "min": min, "max": max })
-                    })
-                };
-                // The keys are those of a single run.
-                match figure {
-                    Figure::Iops => ("iops".to_owned(), range(1.0).into()),
-                    Figure::P99 => {
-                        let of_p99 = range(1e3).map(|range| json!({ "p99": range }));
-                        ("latency_ns".to_owned(), of_p99.into())
-                    }
-                    Figure::Switches => ("switches_per_io".to_owned(), range(1.0).into()),
-                    Figure::Fairness => ("fairness".to_owned(), range(1.0).into()),
-                }
-            });
             let mut object = Map::from_iter([("setting".to_owned(), setting(&runs[0]))]);
-            object.extend(ranges);
-            let runs = runs.iter().map(|run| with_jobs(jobs_of, run)).collect();
+            object.extend(Figure::of(load).iter().map(|&figure| ranges(row, figure)));
+            let runs = runs.iter().map(with_load).map(Value::Object).collect();
             object.insert("seeds".to_owned(), Value::Array(runs));
-            Value::Object(object)
+            object
         }
     };
+    let mut objects: Vec<_> = rows.iter().map(object).collect();
+    if load.recorded().is_some() {
+        for (object, place) in objects.iter_mut().zip(front::places(rows)) {
+            object.insert("on_front".to_owned(), (place != Place::Dominated).into());
+        }
+    }
     let runs = rows.iter().flat_map(|row| &row.runs);
-    of_list(jobs_of, runs, rows.iter().map(object).collect())
+    of_list(load, runs, objects)
+}
+
+/// Returns the range of a figure over the seeds. The keys are those of a single run.
+fn ranges(row: &Row<'_>, figure: Figure) -> (String, Value) {
+    let range = |factor: f64| {
+        row.range(figure).map(|range| {
+            let [median, min, max] =
+                [range.median, range.min, range.max].map(|value| value * factor);
+            json!({ "median": median, "min": min, "max": max })
+        })
+    };
+    let of_p99 = || range(1e3).map(|range| json!({ "p99": range }));
+    let (key, value) = match figure {
+        Figure::Iops => ("iops", range(1.0)),
+        Figure::P99 => ("latency_ns", of_p99()),
+        Figure::Late => ("late_ns", of_p99()),
+        Figure::Switches => ("switches_per_io", range(1.0)),
+        Figure::Fairness => ("fairness", range(1.0)),
+    };
+    (key.to_owned(), value.into())
 }
 
 /// Returns a report with these objects in the list `forebay`, which have the jobs of the runs.
 fn of_list<'a>(
-    jobs_of: Option<&JobList>,
+    load: LoadOf<'_>,
     runs: impl Iterator<Item = &'a Run<'a>>,
-    forebay: Vec<Value>,
+    forebay: Vec<Map<String, Value>>,
 ) -> String {
-    let Some(command) = jobs_of else {
+    let forebay: Vec<_> = forebay.into_iter().map(Value::Object).collect();
+    let Some(command) = load.jobs() else {
         return format!("{:#}\n", json!({ "version": VERSION, "forebay": forebay }));
     };
     let end_ms = runs.map(|run| times(run.summary).end_ms).max().unwrap_or(0);
@@ -85,18 +95,21 @@ fn of_list<'a>(
     format!("{value:#}\n")
 }
 
-/// Returns the layer's figures of a run, with fio's keys for its jobs if it has jobs.
-fn with_jobs(jobs_of: Option<&JobList>, run: &Run<'_>) -> Value {
+/// Returns the layer's figures of a run, with those of its jobs (by fio's keys), of its recorded
+/// threads, or of its scenario.
+fn with_load(run: &Run<'_>) -> Map<String, Value> {
     let mut object = object(run);
-    let Some(command) = jobs_of else {
-        object.extend(of_scenario(run.summary));
-        return Value::Object(object);
-    };
-    let mut report = json::value(&jobs(command, run.summary), false);
-    for key in ["jobs", "disk_util"] {
-        object.insert(key.to_owned(), report[key].take());
+    match run.load {
+        LoadOf::Scenario => object.extend(of_scenario(run.summary)),
+        LoadOf::Recorded(load) => object.extend(threads::json(load, run)),
+        LoadOf::Jobs(command) => {
+            let mut report = json::value(&jobs(command, run.summary), false);
+            for key in ["jobs", "disk_util"] {
+                object.insert(key.to_owned(), report[key].take());
+            }
+        }
     }
-    Value::Object(object)
+    object
 }
 
 /// Returns what only a scenario has: its events, and the blocks at risk at its crash points.
@@ -152,13 +165,6 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
     let Run { variant: Variant { device, disk, .. }, summary, .. } = run;
     let (latency, flush) = (run.latencies(), &summary.tally.flush_latency);
     let timed = |value: Value| if run.has_times() { value } else { Value::Null };
-    let latency = json!({
-        "n": latency.nr,
-        "mean": latency.mean,
-        "p50": latency.p50,
-        "p99": latency.p99,
-        "max": latency.max,
-    });
     let flush = json!({
         "n": flush.count(),
         "mean": flush.mean(),
@@ -174,13 +180,13 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         "device": device,
         "notes": run.notes(),
         "virtual_time_ns": summary.now_ns,
-        "iops": Figure::Iops.of(run),
+        "iops": Figure::Iops.value(run),
         "bytes_per_s": timed((summary.mb_per_s() * 1e6).into()),
-        "latency_ns": timed(latency),
+        "latency_ns": timed(latency.json()),
         "flush_latency_ns": timed(flush),
         "voluntary_switches": summary.nr_sleeps,
-        "switches_per_io": Figure::Switches.of(run),
-        "fairness": Figure::Fairness.of(run),
+        "switches_per_io": Figure::Switches.value(run),
+        "fairness": Figure::Fairness.value(run),
         "failed_bios": Map::from_iter(failures),
         "faults": faults.collect::<Vec<_>>(),
         "late_requests": late_requests(&summary.late),

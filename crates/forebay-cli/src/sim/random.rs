@@ -16,7 +16,8 @@ use crate::output;
 /// The arguments select none, or the wake policy is unknown.
 pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     if !args.random {
-        let what = "nothing to simulate: give a fio job file, a scenario, --random or --nbd";
+        let what =
+            "nothing to simulate: give a fio job file, a scenario, --trace, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
     }
     let wake = args

@@ -1,12 +1,13 @@
-//! The report of one run of a job file, as text.
+//! The report of one run of a job file or a recorded load, as text.
 
 use std::fmt::Write;
 
 use forebay_sim::{LateRequest, LateStage, Summary};
 
 use super::run::Run;
+use super::threads;
 
-/// Returns the report of one run of a job file.
+/// Returns the report of one run of a job file or a recorded load.
 pub(super) fn text(run: Run<'_>, replay: &str) -> String {
     let summary = run.summary;
     let Summary { stats, tally, now_ns, nr_bios, .. } = summary;
@@ -24,6 +25,9 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
         tally.nr_failed,
         statuses(tally.failures().map(|(status, nr)| (status.name(), nr))),
     );
+    if let Some(load) = run.load.recorded() {
+        let _ = writeln!(text, "  recording    : {}", threads::about(load));
+    }
     for (rule, nr) in &summary.faults {
         let _ = writeln!(text, "  faults       : {nr} by {rule}");
     }
@@ -126,9 +130,18 @@ fn speed(run: &Run<'_>) -> String {
             us(flush.max()),
         ),
     };
+    let late = run.lateness().map_or(String::new(), |late| {
+        format!(
+            "  late (us)    : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n",
+            late.mean / 1e3,
+            us(late.p50),
+            us(late.p99),
+            us(late.max),
+        )
+    });
     format!(
         "  speed        : {:.0} IOPS, {:.1} MB/s\n  \
-           latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n  \
+           latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n{late}  \
            threads      : {:.2} voluntary switches per I/O{fairness}\n{flushes}",
         summary.iops(),
         summary.mb_per_s(),

@@ -119,7 +119,7 @@ fn panel(figure: Figure, rows: &[Row<'_>], places: &Places) -> String {
     let max = ranges.iter().flatten().map(|range| range.max).fold(0.0, f64::max);
     let (unit, scale) = match figure {
         Figure::Iops => count_unit(max),
-        Figure::P99 => time_unit(max),
+        Figure::P99 | Figure::Late => time_unit(max),
         Figure::Switches | Figure::Fairness => ("", 1.0),
     };
     let scaled = |range: Range| Range {

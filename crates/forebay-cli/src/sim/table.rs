@@ -1,7 +1,8 @@
 //! Runs of the same jobs on several disks, as a table.
 
+use super::front::{self, Place};
 use super::rows::{Figure, Row};
-use super::run::Run;
+use super::run::{LoadOf, Run};
 use crate::table;
 
 /// The columns after the name, if each setting has one run.
@@ -19,36 +20,46 @@ const COLUMNS: [&str; 11] = [
     "fairness",
 ];
 
+/// The mark of a setting on the front.
+const ON_FRONT: &str = "*";
+
 /// Returns the table: the figures of each run, or, for several seeds, the median of each figure
-/// and its range.
-pub(super) fn render(rows: &[Row<'_>]) -> String {
-    match rows.iter().all(|row| row.runs.len() == 1) {
-        true => with_settings(&COLUMNS, rows, |row| cells(&row.runs[0]).to_vec()),
+/// and its range. That of a recorded load also has the lateness and the front.
+pub(super) fn render(load: LoadOf<'_>, rows: &[Row<'_>]) -> String {
+    let figures = Figure::of(load);
+    let (mut columns, mut lines): (Vec<_>, Vec<_>) = match rows
+        .iter()
+        .all(|row| row.runs.len() == 1)
+    {
+        true => (COLUMNS.to_vec(), rows.iter().map(|row| cells(&row.runs[0]).to_vec()).collect()),
         false => {
-            let names = Figure::ALL.map(Figure::name);
-            with_settings(&names, rows, |row| {
-                Figure::ALL.map(|figure| spread(row, figure)).to_vec()
-            })
+            let cells = |row| figures.iter().map(|figure| spread(row, *figure)).collect::<Vec<_>>();
+            (figures.iter().map(|it| it.name()).collect(), rows.iter().map(cells).collect())
+        }
+    };
+    if load.recorded().is_some() {
+        if !columns.contains(&Figure::Late.name()) {
+            let at = columns.iter().position(|name| *name == "requests").unwrap_or(columns.len());
+            columns.insert(at, Figure::Late.name());
+            for (line, row) in lines.iter_mut().zip(rows) {
+                line.insert(at, one(&row.runs[0], Figure::Late));
+            }
+        }
+        columns.push("front");
+        for (line, place) in lines.iter_mut().zip(front::places(rows)) {
+            line.push(if place == Place::Dominated { "" } else { ON_FRONT }.to_owned());
         }
     }
-}
-
-/// Returns a table with the setting and these cells of each row.
-fn with_settings(
-    columns: &[&str],
-    rows: &[Row<'_>],
-    cells: impl Fn(&Row<'_>) -> Vec<String>,
-) -> String {
-    let heading = ["setting"].iter().chain(columns).map(|&name| name.to_owned()).collect();
-    let line = |row: &Row<'_>| [vec![row.label().to_owned()], cells(row)].concat();
-    let lines: Vec<_> = [heading].into_iter().chain(rows.iter().map(line)).collect();
-    table::aligned(&lines, "")
+    let heading = ["setting"].iter().chain(&columns).map(|&name| name.to_owned()).collect();
+    let labels = rows.iter().map(|row| vec![row.label().to_owned()]);
+    let lines = labels.zip(lines).map(|(label, cells)| [label, cells].concat());
+    table::aligned(&[heading].into_iter().chain(lines).collect::<Vec<_>>(), "")
 }
 
 /// Returns the figures of the only run of a setting.
 fn cells(run: &Run<'_>) -> [String; COLUMNS.len()] {
     let (summary, has_times) = (run.summary, run.has_times());
-    let figure = |it: Figure| it.of(run).map_or("-".to_owned(), |value| it.show(value));
+    let figure = |it| one(run, it);
     let only_if = |is_shown: bool, text: String| if is_shown { text } else { "-".to_owned() };
     let latency = run.latencies();
     let us = |ns: u64| only_if(has_times, format!("{:.1}", ns as f64 / 1e3));
@@ -65,6 +76,11 @@ fn cells(run: &Run<'_>) -> [String; COLUMNS.len()] {
         figure(Figure::Switches),
         figure(Figure::Fairness),
     ]
+}
+
+/// Returns a figure of a run.
+fn one(run: &Run<'_>, figure: Figure) -> String {
+    figure.value(run).map_or("-".to_owned(), |value| figure.show(value))
 }
 
 /// Returns the median of a figure over the seeds, and its range.

@@ -35,6 +35,7 @@ mod sharing;
 mod sim;
 mod sim_faults;
 mod sim_notes;
+mod sim_recorded;
 mod sim_reports;
 mod sim_scenarios;
 #[path = "../../../forebay/tests/support/skip.rs"]

@@ -69,7 +69,11 @@ fn job_that_cannot_be_simulated_is_refused() {
     );
     let wake = "--wake=lifo: expected fair, batch, stash, single or stash-v1";
     check_refused("--random --wake lifo", 2, wake);
-    check_refused("", 2, "nothing to simulate: give a fio job file, a scenario, --random or --nbd");
+    check_refused(
+        "",
+        2,
+        "nothing to simulate: give a fio job file, a scenario, --trace, --random or --nbd",
+    );
 }
 
 #[test]

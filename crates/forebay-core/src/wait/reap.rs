@@ -27,6 +27,12 @@ pub trait Reaper {
     /// Takes the bios that turns of other threads have delivered. They are then ready.
     fn take_mail(&mut self);
 
+    /// Returns whether the time limit of this reap is over. Waits of the queue then return early.
+    #[inline]
+    fn is_timed_out(&self) -> bool {
+        false
+    }
+
     /// Returns whether bios of the queue wait for tags, so that their thread has to sleep.
     fn lacks_tags(&self) -> bool;
 
@@ -54,9 +60,9 @@ pub trait Reaper {
     fn wait_as_owner(&mut self, turned: Turned, nr: u32);
 }
 
-/// Waits until at least `min` bios of the queue are ready, or all of them. With `min` = 0 it never
-/// waits. Unplugs and turns first, unless enough bios are ready. Returns how many bios to reap, at
-/// most `max`.
+/// Waits until at least `min` bios of the queue are ready, or all of them, or until its time limit
+/// is over ([`Reaper::is_timed_out`]). With `min` = 0 it never waits. Unplugs and turns first,
+/// unless enough bios are ready. Returns how many bios to reap, at most `max`.
 ///
 /// # Panics
 /// Panics if `min` is greater than `max`.
@@ -73,7 +79,8 @@ pub fn reap<R: Reaper>(queue: &mut R, min: usize, max: usize) -> usize {
     nr_ready.min(max)
 }
 
-/// Unplugs and turns at least once. Waits until `min` bios are ready or none is left in the layer.
+/// Unplugs and turns at least once. Waits until `min` bios are ready, or none is left in the layer,
+/// or the time limit is over.
 #[inline(never)]
 pub fn unplug_and_wait<R: Reaper>(queue: &mut R, min: usize) {
     if !plants!(ReapPlugged) {
@@ -89,7 +96,7 @@ pub fn unplug_and_wait<R: Reaper>(queue: &mut R, min: usize) {
         }
         queue.take_mail();
         let (nr_ready, nr_in_layer) = (queue.nr_ready(), queue.nr_in_layer());
-        if nr_ready >= min || nr_in_layer == 0 {
+        if nr_ready >= min || nr_in_layer == 0 || queue.is_timed_out() {
             if later {
                 queue.commit();
             }

@@ -66,6 +66,26 @@ impl<'a> Thread<'a> {
     fn mailbox(&self) -> &Mailbox {
         &self.world.mailboxes[self.id]
     }
+
+    /// Returns how long this wait may still take, ns; `None` if it has no time limit.
+    fn left_ns(&self) -> Option<u64> {
+        // Only a wait for bios has a limit.
+        let is_limited = self.wait_until_ns < u64::MAX && !self.waits_for_tags();
+        is_limited.then(|| self.wait_until_ns.saturating_sub(self.world.now()))
+    }
+
+    /// Returns whether this wait is for tags.
+    fn waits_for_tags(&self) -> bool {
+        matches!(self.mailbox().goal.get(), Goal::TagsOfContext | Goal::TagsOfBudget(_))
+    }
+
+    /// Sleeps until woken, or until the time limit of this wait is over.
+    fn park(&self) {
+        match self.left_ns() {
+            None => self.cpu.park(),
+            Some(left_ns) => self.cpu.park_for(left_ns),
+        }
+    }
 }
 
 impl At<'_, '_> {
@@ -177,14 +197,14 @@ impl Sleeper for At<'_, '_> {
         let mailbox = self.thread.mailbox();
         // The mailbox has the goal too, because a number cannot express tags of the budget.
         assert_eq!(goal, mailbox.goal.get().number());
-        mailbox.is_reached(mailbox.goal.get())
+        mailbox.is_reached(mailbox.goal.get()) || self.thread.left_ns() == Some(0)
     }
 
     fn park(&mut self) {
         let mailbox = self.thread.mailbox();
         mailbox.is_following.set(true);
-        while mailbox.cell.state().is_parked() {
-            self.thread.cpu.park();
+        while mailbox.cell.state().is_parked() && self.thread.left_ns() != Some(0) {
+            self.thread.park();
         }
         mailbox.is_following.set(false);
     }
@@ -291,8 +311,10 @@ impl Owner for At<'_, '_> {
     fn sleep(&mut self, deadline_ns: Option<u64>) {
         self.thread.check_may_wait();
         let now = self.thread.world.now();
-        let left_ns = deadline_ns.map_or(u64::MAX, |at_ns| at_ns.saturating_sub(now));
-        self.thread.cpu.park_for(left_ns.min(RESOURCE_DELAY.as_nanos() as u64));
+        let until_deadline = deadline_ns.map(|at_ns| at_ns.saturating_sub(now));
+        let limits = until_deadline.into_iter().chain(self.thread.left_ns());
+        let limits = limits.chain([RESOURCE_DELAY.as_nanos() as u64]);
+        self.thread.cpu.park_for(limits.min().unwrap_or(0));
     }
 
     fn wait_outside(&mut self, goal: u64) {
@@ -317,6 +339,7 @@ impl Thread<'_> {
     /// from outside.
     fn wait_in_driver(&mut self, hctx: &Hctx, nr: u32, timeout_ns: Option<u64>) {
         let world = Rc::clone(&self.world);
+        let timeout_ns = timeout_ns.into_iter().chain(self.left_ns()).min();
         world.note(Kind::Wait, hctx.at as u64, nr.into());
         let mailbox = &world.mailboxes[self.id];
         let is_over = || {

@@ -8,6 +8,22 @@ use forebay_core::{Commit, Turned, UnplugCause};
 use std::rc::Rc;
 
 impl Thread<'_> {
+    /// Same as [`Thread::reap`], but waits at most until `until_ns`.
+    ///
+    /// Where threads wait for tags, a thread without tags sleeps until it has some, and may return
+    /// later: such a sleep stands for one within a submission.
+    pub(crate) fn reap_until(
+        &mut self,
+        until_ns: u64,
+        min: usize,
+        max: usize,
+        out: &mut Vec<Ended>,
+    ) {
+        self.wait_until_ns = until_ns;
+        self.reap(min, max, out);
+        self.wait_until_ns = u64::MAX;
+    }
+
     /// Takes at most `max` ended bios. Waits until there are `min`, or no bio of this task is left
     /// in the layer.
     pub(crate) fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Ended>) {
@@ -68,6 +84,10 @@ impl Reaper for Reaping<'_, '_> {
         *nr_in_layer -= mail.len().min(*nr_in_layer);
         *nr_mailed += mail.len() as u64;
         ready.extend(mail.drain(..));
+    }
+
+    fn is_timed_out(&self) -> bool {
+        self.0.world.now() >= self.0.wait_until_ns
     }
 
     fn lacks_tags(&self) -> bool {

@@ -68,6 +68,8 @@ pub(crate) struct Thread<'a> {
     pub(crate) ready: VecDeque<Box<QueuedBio>>,
     pub(crate) nr_in_layer: usize,
     pub(super) nr_mailed: u64,
+    /// When a wait for its own bios ends at the latest, ns; `u64::MAX`: never.
+    pub(super) wait_until_ns: u64,
     /// The newest durable point of its own writes.
     pub(crate) point: u64,
     /// The bios that the last turn has ended; empty between turns.
@@ -129,6 +131,7 @@ impl<'a> Thread<'a> {
             ready: VecDeque::new(),
             nr_in_layer: 0,
             nr_mailed: 0,
+            wait_until_ns: u64::MAX,
             point: 0,
             ended: Vec::new(),
             wakes: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::runtime::thread::Ended;
 use forebay_core::BlockStatus;
 use forebay_fio::generator::Direction;
-use forebay_fio::stats::{JobStats, Usage};
+use forebay_fio::stats::{JobStats, Latency, Usage};
 use std::collections::VecDeque;
 
 /// The result of one clone.
@@ -17,13 +17,29 @@ pub struct CloneFigures {
     pub stats: JobStats,
     /// The status of its first bio that failed.
     pub first_error: Option<BlockStatus>,
+    /// By how much the I/Os of a recorded thread were submitted after they were due; `None` if they
+    /// have no times, and for a job.
+    pub lateness: Option<Box<Latency>>,
+}
+
+impl CloneFigures {
+    /// Returns the latencies of its successful I/Os, ns. Those of a recorded thread count from the
+    /// time at which an I/O was due.
+    pub fn latency(&self) -> Latency {
+        let mut latency = Latency::default();
+        for direction in &self.stats.directions {
+            latency.moments += &direction.lat;
+            latency.histogram.merge(&direction.lat_histogram);
+        }
+        latency
+    }
 }
 
 /// A bio in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     kind: Kind,
-    /// When its submission began.
+    /// When its submission began, or was due.
     start_ns: u64,
     /// When its batch was committed; `None` before.
     committed_ns: Option<u64>,
@@ -66,6 +82,11 @@ impl Flights {
         self.nr += 1;
     }
 
+    fn has(&self, serial: u64) -> bool {
+        let at = self.list.binary_search_by_key(&serial, |(other, _)| *other);
+        at.is_ok_and(|at| self.list[at].1.is_some())
+    }
+
     fn remove(&mut self, serial: u64) -> Option<Flight> {
         let at = self.list.partition_point(|(other, _)| *other < serial);
         let (_, place) = self.list.get_mut(at).filter(|(other, _)| *other == serial)?;
@@ -94,7 +115,7 @@ impl Figures {
         }
     }
 
-    /// Adds a bio whose submission began at `start_ns`.
+    /// Adds a bio whose submission began, or was due, at `start_ns`. Its latency counts from then.
     pub(crate) fn submitted(&mut self, serial: u64, start_ns: u64, kind: Kind) {
         self.flights.add(serial, Flight { kind, start_ns, committed_ns: None });
     }
@@ -152,6 +173,11 @@ impl Figures {
         }
     }
 
+    /// Returns whether the bio with this serial number is in flight.
+    pub(crate) fn is_in_flight(&self, serial: u64) -> bool {
+        self.flights.has(serial)
+    }
+
     /// Returns whether a bio found the device gone, after which no other bio can succeed.
     pub(crate) fn is_device_gone(&self) -> bool {
         self.is_device_gone
@@ -170,7 +196,8 @@ impl Figures {
         }
         self.stats.job_runtime_ms = runtime_ms;
         self.stats.usage = Usage { voluntary_switches: nr_sleeps, ..Usage::default() };
-        CloneFigures { job, clone, stats: self.stats, first_error: self.first_error }
+        let (stats, first_error) = (self.stats, self.first_error);
+        CloneFigures { job, clone, stats, first_error, lateness: None }
     }
 }
 

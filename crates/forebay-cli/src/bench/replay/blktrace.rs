@@ -1,5 +1,6 @@
 //! Files of blktrace as logs.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,13 +10,13 @@ use forebay_fio::generator::Direction;
 use forebay_fio::iolog::{Act, Recording, Step};
 use forebay_trace::directory;
 use forebay_trace::reader::{Entry, TraceFiles};
-use forebay_trace::record::{self, Categories, Kind, MAGIC, SECTOR_BYTES};
+use forebay_trace::record::{self, Categories, Kind, MAGIC, Notify, SECTOR_BYTES};
 
 /// The name of the only file of a trace: the disk has to be given.
 const NAME: &str = "trace";
 
 /// Returns whether a path is a directory, or a file of blktrace.
-pub(super) fn is_trace(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_trace(path: &Path) -> io::Result<bool> {
     if path.is_dir() {
         return Ok(true);
     }
@@ -29,6 +30,22 @@ pub(super) fn is_trace(path: &Path) -> io::Result<bool> {
 
 /// Returns the queued bios of a trace: of all its files, if it is a directory.
 pub(super) fn read(path: &Path) -> Result<Recording, String> {
+    let Traced { ios, .. } = read_threads(path)?;
+    let steps = ios.into_iter().map(|(_, step)| step).collect();
+    Ok(Recording::new(vec![NAME.to_owned()], steps))
+}
+
+/// The queued bios of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct Traced {
+    /// Each with the number of its thread, in the order of their times. The first one is due at 0.
+    pub(crate) ios: Vec<(u32, Step)>,
+    /// The names of threads by their numbers, where the trace has them.
+    pub(crate) names: BTreeMap<u32, String>,
+}
+
+/// Returns the queued bios of a trace with their threads.
+pub(crate) fn read_threads(path: &Path) -> Result<Traced, String> {
     let paths = match path.is_dir() {
         true => {
             let disks = directory::find(path).map_err(|error| error.to_string())?;
@@ -37,9 +54,12 @@ pub(super) fn read(path: &Path) -> Result<Recording, String> {
         false => vec![path.to_owned()],
     };
     let mut files = TraceFiles::open(&paths).map_err(|error| error.to_string())?;
-    let mut steps = Vec::new();
+    let Traced { mut ios, mut names } = Traced::default();
     let mut device = None;
     while let Some(entry) = files.next_entry().map_err(|error| error.to_string())? {
+        if let Kind::Notify(Notify::Process) = entry.record.kind {
+            names.extend(entry.text().map(|name| (entry.record.pid, name)));
+        }
         if let Some(step) = queued(&entry)? {
             if *device.get_or_insert(entry.record.device) != entry.record.device {
                 return Err(
@@ -48,7 +68,7 @@ pub(super) fn read(path: &Path) -> Result<Recording, String> {
                         .to_owned(),
                 );
             }
-            steps.push(step);
+            ios.push((entry.record.pid, step));
         }
     }
     if files.nr_missing() > 0 {
@@ -59,10 +79,10 @@ pub(super) fn read(path: &Path) -> Result<Recording, String> {
         ));
     }
     // The records of a file need not be in the order of their times.
-    steps.sort_by_key(|step| step.due_ns);
-    let start_ns = steps.first().map_or(0, |step| step.due_ns);
-    steps.iter_mut().for_each(|step| step.due_ns -= start_ns);
-    Ok(Recording::new(vec![NAME.to_owned()], steps))
+    ios.sort_by_key(|(_, step)| step.due_ns);
+    let start_ns = ios.first().map_or(0, |(_, step)| step.due_ns);
+    ios.iter_mut().for_each(|(_, step)| step.due_ns -= start_ns);
+    Ok(Traced { ios, names })
 }
 
 /// Returns the step of a queued bio, with the time of its record.

@@ -70,7 +70,8 @@ pub(super) fn content(chart: &Chart) -> (f64, String) {
     svg += &text("dim", 16.0, y, &escaped(&subtitle(chart, &plot.y)));
     svg += &vertical(chart, &plot);
     svg += &horizontal(chart, &plot);
-    chart.curves.iter().for_each(|curve| svg += &line(curve, &plot));
+    let joined = chart.curves.iter().filter(|curve| curve.is_joined);
+    joined.for_each(|curve| svg += &line(curve, &plot));
     chart.curves.iter().for_each(|curve| svg += &marks(curve, &plot));
     let mut taken = Taken::default();
     chart.curves.iter().for_each(|curve| svg += &labels(curve, &plot, &mut taken));
@@ -179,7 +180,8 @@ fn mark(curve: &Curve, [x, y]: [f64; 2]) -> String {
 /// Returns the labels of points. A label without room is left out.
 fn labels(curve: &Curve, plot: &Plot, taken: &mut Taken) -> String {
     let mut svg = String::new();
-    for (point, label) in curve.points.iter().zip(&curve.labels) {
+    let labels = curve.points.iter().zip(&curve.labels).filter(|(_, label)| !label.is_empty());
+    for (point, label) in labels {
         let Some([x, y]) = plot.at(*point) else { continue };
         let width = label.chars().count() as f64 * CHAR;
         let x = x.clamp(plot.left + width / 2.0 + 2.0, plot.left + plot.width - width / 2.0);

@@ -25,6 +25,7 @@ use self::fields::{
 use self::report::Report;
 use super::comparison::Comparison;
 use super::notes::Kinds;
+use super::run::LoadOf;
 use super::seeds::Seeds;
 use super::settings::{self, Settings, Tasks};
 use super::variants::{self, Variant};
@@ -66,18 +67,15 @@ pub(super) fn read(
     })?;
     let (first_seed, nr_seeds) = (file.seed, file.seeds.map(|Number(nr)| nr.into()));
     let given = given(args, Tasks::Scenario)?;
-    if let Some(sweep) = &args.sweep {
-        check_swept(sweep, &given)?;
-    }
+    check_swept(&args.sweep, &given)?;
     let own = source.disk_table(&file)?;
     let settings = own.settings.then(&given);
-    let is_compared = !args.compare.is_empty() || args.sweep.is_some();
+    let is_compared = !args.compare.is_empty() || !args.sweep.is_empty();
     let mut disk = source.disk(&file, &settings, &given, is_compared)?;
     disk.faults = source.faults(&file.faults)?;
     disk.faults.extend(more_faults);
     let spec = source.spec(&file, disk, &own)?;
-    let mut variants =
-        variants::of(&settings, Tasks::Scenario, &args.compare, args.sweep.as_deref())?;
+    let mut variants = variants::of(&settings, Tasks::Scenario, &args.compare, &args.sweep)?;
     let has = |rate: fn(&TaskSpec) -> u32| spec.tasks.iter().any(|task| rate(task) > 0);
     let has_reserved = has(|task| task.reserved);
     let kinds = Kinds {
@@ -115,7 +113,7 @@ pub(super) fn main(args: &Args, file: &ScenarioFile, seeds: Seeds) -> Result<(),
     if is_text {
         return output::stdout(&report.text(&comparison.variants[0], &seeds.replay(args)));
     }
-    comparison.report(args, seeds, &runs, None)
+    comparison.report(args, seeds, &runs, LoadOf::Scenario)
 }
 
 /// The table `[disk]` of a file.

@@ -14,6 +14,8 @@ struct Queue {
     is_shared: bool,
     cannot_turn: bool,
     lacks_tags: bool,
+    /// The time limit is over after so many waits.
+    nr_waits_left: Option<u32>,
     /// How many bios each taking of the mail makes ready.
     mail: Vec<usize>,
     nr_ready: usize,
@@ -64,6 +66,10 @@ impl Reaper for Queue {
         self.nr_mailed += nr as u64;
     }
 
+    fn is_timed_out(&self) -> bool {
+        self.nr_waits_left == Some(0)
+    }
+
     fn lacks_tags(&self) -> bool {
         self.lacks_tags
     }
@@ -86,10 +92,12 @@ impl Reaper for Queue {
     }
 
     fn wait(&mut self, goal: u64) {
+        self.nr_waits_left = self.nr_waits_left.map(|nr| nr - 1);
         self.call(if goal == TAGS { "wait for tags".into() } else { format!("wait {goal}") });
     }
 
     fn wait_as_owner(&mut self, _turned: Turned, nr: u32) {
+        self.nr_waits_left = self.nr_waits_left.map(|nr| nr - 1);
         self.call(format!("wait as owner {nr}"));
     }
 }
@@ -176,4 +184,18 @@ fn thread_without_tags_waits_for_them_in_a_shared_context() {
 #[should_panic(expected = "min <= max")]
 fn minimum_above_the_maximum_panics() {
     Queue::default().reap(2, 1);
+}
+
+#[test]
+fn reap_turns_once_more_after_its_time_limit_and_returns_what_is_ready() {
+    let limited = || Queue { nr_in_layer: 4, nr_waits_left: Some(1), ..Queue::default() };
+    let (turned, mail) = (Some(busy(4)), [0, 0, 1].into());
+    let mut owner = Queue { turned, mail, ..limited() };
+    let expected = ["unplug", "turn Later", "wait as owner 2", "turn Later", "commit"];
+    assert_eq!(owner.reap(2, 8), (1, expected.map(String::from).into()));
+    let mut follower = Queue { is_shared: true, mail: [0, 0, 0, 1].into(), ..limited() };
+    let expected = ["unplug", "turn Now", "wait 2", "turn Now"];
+    assert_eq!(follower.reap(2, 8), (1, expected.map(String::from).into()));
+    let mut late = Queue { nr_waits_left: Some(0), turned: Some(busy(4)), ..limited() };
+    assert_eq!(late.reap(2, 8), (0, ["unplug", "turn Later", "commit"].map(String::from).into()));
 }
