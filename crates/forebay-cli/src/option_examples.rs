@@ -5,6 +5,7 @@
 #[rustfmt::skip]
 pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("name", "", "b"),
+    ("description", "", "x"),
     ("filename", "", "null:2M"),
     ("directory", "", "src"),
     ("filename_format", "", "$jobnum"),
@@ -192,6 +193,9 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("throttle_latency_target_us", "", "5"),
     ("output", "", "x"),
     ("output-format", "", "json"),
+    ("minimal", "", "1"),
+    ("append-terse", "", "1"),
+    ("terse-version", "minimal=1", "4"),
     ("status-interval", "", "1"),
     ("eta-newline", "", "1"),
     ("eta", "", "never"),

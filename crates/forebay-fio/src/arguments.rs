@@ -33,8 +33,8 @@ pub fn of(job: &Job) -> Vec<String> {
         // They follow from the jobs before.
         group: _, stage: _,
         // They follow from the texts.
-        files: _, control: _, placement: _, remote: _, sizes: _, variety: _, loops: _, pace: _,
-        serialize_overlap: _, max_latency_ns: _,
+        files: _, control: _, placement: _, remote: _, sizes: _, variety: _,
+        loops: _, pace: _, serialize_overlap: _, max_latency_ns: _,
         priorities: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, replay, recording: _, checks, warnings: _,
         // The options as given, not their effects.

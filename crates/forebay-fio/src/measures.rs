@@ -16,6 +16,8 @@ pub struct Measures {
     pub clat_percentiles: Option<bool>,
     pub lat_percentiles: bool,
     pub slat_percentiles: bool,
+    /// `description`: a text for the report.
+    pub description: Option<String>,
     /// `unified_rw_reporting`: whether to report all directions as one.
     pub unified: Unified,
 }

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 /// Options that the simulator honours, with any value.
 #[rustfmt::skip]
 const HONOURED: &[&str] = &[
-    "name", "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread",
-    "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
+    "name", "description", "rw", "rw_sequencer", "percentage_random", "random_distribution",
+    "rwmixread", "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
     "blockalign", "size", "offset", "io_size", "number_ios", "iodepth",
     "iodepth_batch", "iodepth_batch_complete_max", "numjobs", "runtime",
     "time_based", "fsync", "end_fsync", "fsync_on_close", "weight", "throttle_iops",

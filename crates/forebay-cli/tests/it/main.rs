@@ -40,6 +40,7 @@ mod skip_support;
 #[path = "../../../forebay/tests/support/storage_daemon.rs"]
 mod storage_daemon;
 mod takeover;
+mod terse;
 mod trace;
 mod verify_fio;
 mod vhost_user;

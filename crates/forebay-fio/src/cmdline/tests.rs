@@ -36,7 +36,7 @@ fn a_published_command_is_understood() {
     assert!(job.time_based && job.group_reporting);
     assert_eq!(job.filename.as_deref(), Some("disk.img"));
     assert_eq!(job.ioengine, Some(Engine::Libaio));
-    assert_eq!(command.run.format, OutputFormat::Json);
+    assert_eq!(command.run.format, OutputFormat::JSON);
 }
 
 #[test]

@@ -371,12 +371,12 @@ fn sections_are_picked_by_name() {
 
 #[test]
 fn ignored_options_are_reported_once() {
-    let text = "[a]\ndescription=x\n[b]\ndescription=y\nfallocate=posix\ncreate_fsync=0\n";
+    let text = "[a]\ndisk_util=0\n[b]\ndisk_util=1\nfallocate=posix\ncreate_fsync=0\n";
     let files = [("a.fio", text)];
     let command = run("--clocksource=cpu a.fio --clocksource=cpu", &files);
     let expected = [
         "--clocksource is ignored: the clock is always CLOCK_MONOTONIC",
-        "a.fio:2: description is ignored: the report does not show it",
+        "a.fio:2: disk_util is ignored: the report has one form",
         "a.fio:6: create_fsync is ignored: it is about creating files, which happens before the \
          measurement",
     ];

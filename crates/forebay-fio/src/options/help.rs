@@ -11,8 +11,9 @@ const COLUMNS: usize = 96;
 #[rustfmt::skip]
 const GROUPS: &[(&str, &[&str])] = &[
     ("Jobs and devices", &[
-        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "invalidate",
-        "allow_mounted_write", "fixedbufs", "sqthread_poll", "uri", "pool", "rbdname", "clientname",
+        "name", "description", "filename", "ioengine", "direct", "buffered", "numjobs", "thread",
+        "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll", "uri", "pool",
+        "rbdname", "clientname",
     ]),
     ("Order and ends of jobs", &[
         "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
@@ -78,7 +79,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "throttle_write_bps_burst", "throttle_latency_target_us",
     ]),
     ("Report and run", &[
-        "output", "output-format", "status-interval", "eta", "eta-newline", "trace",
+        "output", "output-format", "minimal", "append-terse", "terse-version", "status-interval",
+        "eta", "eta-newline", "trace",
         "insight", "section", "parse-only", "showcmd", "readonly", "warnings-fatal", "help",
     ]),
 ];

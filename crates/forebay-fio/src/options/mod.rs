@@ -20,7 +20,7 @@ pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
 
 /// One option: a row of the table.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
     /// The name in reports, without dashes.
     pub name: &'static str,
@@ -217,7 +217,7 @@ impl OptionSpec {
 /// Options that keep their values as given, because their values have a syntax of their own.
 #[rustfmt::skip]
 const BY_TEXT: &[&str] = &[
-    "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
+    "description", "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
     "bssplit", "bs_unaligned", "blockalign", "number_ios",
     "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",

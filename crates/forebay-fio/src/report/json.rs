@@ -80,6 +80,9 @@ fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
     put("latency_target", 0.into());
     put("latency_percentile", 100.0.into());
     put("latency_window", 0.into());
+    if let Some(text) = &job.measures.description {
+        put("desc", text.as_str().into());
+    }
     Value::Object(object)
 }
 

@@ -49,6 +49,9 @@ impl Out {
         self.line(format_args!(
             "{name}: (groupid={group}, jobs={jobs}): err={error}: pid={pid}: {date}"
         ));
+        if let Some(text) = &job.measures.description {
+            self.line(format_args!("  Description  : [{text}]"));
+        }
         for direction in Direction::ALL {
             let stats = &job.stats.directions[direction.index()];
             if let Some(word) = job.word(direction).filter(|_| stats.total_ios > 0) {

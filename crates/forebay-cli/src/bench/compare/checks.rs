@@ -25,18 +25,22 @@ pub(super) const OF_THE_REPORT: [&str; 5] = [
 pub(super) fn run(run: &RunOptions, asked: &CompareOptions) -> Result<(), Failure> {
     let is_other = asked.format.is_some_and(|format| format != Format::Json);
     let formats = match run.format {
-        OutputFormat::JsonPlus => Some(
+        OutputFormat::JSON_PLUS => Some(
             "--output-format=json+ has no effect: a comparison has no histograms; use \
              --compare-format=json",
         ),
-        OutputFormat::NormalJson | OutputFormat::NormalJsonPlus => Some(
+        OutputFormat::JSON if is_other => {
+            Some("--output-format=json contradicts --compare-format; leave out one of them")
+        }
+        OutputFormat::JSON | OutputFormat::NORMAL => None,
+        OutputFormat::TERSE => Some(
+            "--output-format=terse has no effect: a comparison has no terse lines; use \
+             --compare-format=json",
+        ),
+        _ => Some(
             "--output-format with several formats has no effect: a comparison is printed in one; \
              use --compare-format",
         ),
-        OutputFormat::Json if is_other => {
-            Some("--output-format=json contradicts --compare-format; leave out one of them")
-        }
-        OutputFormat::Json | OutputFormat::Normal => None,
     };
     let reports = run.status_interval.map(|_| {
         "--status-interval has no effect: a comparison prints one report at its end; leave it out"

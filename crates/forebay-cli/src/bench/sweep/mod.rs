@@ -140,7 +140,7 @@ pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result
             command: format!("forebay bench {}", arguments::line(&command.jobs)),
         };
         sink.write(&match command.run.format {
-            OutputFormat::Json => point::json(&sweep.key, &points),
+            OutputFormat::JSON => point::json(&sweep.key, &points),
             _ => charts::text(&about, &points),
         })?;
         if let Some(path) = asked.svg {
@@ -187,7 +187,7 @@ fn run_step(
 fn check(command: &JobList) -> Result<(), Failure> {
     let jobs = &command.jobs;
     let mut messages = Vec::new();
-    if !matches!(command.run.format, OutputFormat::Normal | OutputFormat::Json) {
+    if !matches!(command.run.format, OutputFormat::NORMAL | OutputFormat::JSON) {
         messages.push("--output-format: a sweep is printed as normal or as json".to_owned());
     }
     if command.run.trace.is_some() {

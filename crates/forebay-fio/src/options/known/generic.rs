@@ -27,7 +27,6 @@ const NO_FILES: &str = "it is about creating files, which happens before the mea
 #[rustfmt::skip]
 pub(super) static OPTIONS: &[Foreign] = &[
     // Ignored: the measurement and the report are the same.
-    ignored(&["description"], "the report does not show it"),
     ignored(&["clocksource"], "the clock is always CLOCK_MONOTONIC"),
     ignored(&["gtod_cpu"], "reading the clock takes no system call"),
     ignored(&["create_serialize", "create_fsync"], NO_FILES),
