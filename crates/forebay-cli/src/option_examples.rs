@@ -6,6 +6,8 @@
 pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("name", "", "b"),
     ("description", "", "x"),
+    ("kb_base", "", "1000"),
+    ("unit_base", "", "1"),
     ("filename", "", "null:2M"),
     ("directory", "", "src"),
     ("filename_format", "", "$jobnum"),

@@ -17,7 +17,8 @@ use crate::failure::Failure;
 /// Options that the simulator honours, with any value.
 #[rustfmt::skip]
 const HONOURED: &[&str] = &[
-    "name", "description", "rw", "rw_sequencer", "percentage_random", "random_distribution",
+    "name", "description", "kb_base",
+    "rw", "rw_sequencer", "percentage_random", "random_distribution",
     "rwmixread", "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
     "blockalign", "size", "offset", "io_size", "number_ios", "iodepth",
     "iodepth_batch", "iodepth_batch_complete_max", "numjobs", "runtime",
@@ -40,7 +41,8 @@ const FILENAME: &str = "filename";
 /// Options about the report.
 #[rustfmt::skip]
 const OF_REPORTS: &[&str] = &[
-    "new_group", "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles",
+    "new_group", "unit_base",
+    "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles",
     "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat", "disable_bw",
     "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
     "log_max_value", "log_offset", "per_job_logs",

@@ -42,5 +42,6 @@ mod storage_daemon;
 mod takeover;
 mod terse;
 mod trace;
+mod units;
 mod verify_fio;
 mod vhost_user;

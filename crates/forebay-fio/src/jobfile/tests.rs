@@ -7,6 +7,7 @@ use super::*;
 use crate::arguments;
 use crate::cmdline::{CommandError, Parsed, parse_with};
 use crate::job::Job;
+use crate::units::Size;
 
 /// Files and variables in memory.
 #[derive(Debug, Default)]
@@ -367,6 +368,25 @@ fn sections_are_picked_by_name() {
     let args = ["a.fio", "--section=z"].map(Into::into);
     let error = parse_with(args, &mut memory(&files)).expect_err("no such section").to_string();
     assert_eq!(error, "--section=z: no job has this name");
+}
+
+#[test]
+fn base_of_units_holds_for_a_whole_section() {
+    let text = "[global]\nbs=1k\n[a]\nsize=10k\nkb_base=1000\nrate=2k,2kib\n[b]\nsize=10k\n\
+                include=more\n[c]\nbs=4k\nkb-base = 1000\nkb_base=1024\n";
+    let files = [("a.fio", text), ("more", "io_size=8k\nkb_base=1000\n")];
+    let command = run("a.fio", &files);
+    let [a, b, c] = &command.jobs[..] else { panic!("{:?}", command.jobs) };
+    assert_eq!((a.bs, a.size, a.pace.rate), (1024, Some(Size::Bytes(10_000)), [2000, 2048, 2048]));
+    let sizes = (b.size, b.io_size);
+    assert_eq!(sizes, (Some(Size::Bytes(10_240)), Some(Size::Bytes(8000))));
+    assert_eq!(c.bs, 4096, "the last line counts");
+    let arguments = crate::arguments::line(&command.jobs[..1]);
+    assert!(arguments.ends_with("--rate=2kib,2kb --kb_base=1000"), "{arguments}");
+    let files = [("a.fio", "[a]\nbs=4k\nkb_base=10 ; ten\n")];
+    let error = parse_with(["a.fio".into()], &mut memory(&files)).expect_err("no base").to_string();
+    assert!(error.starts_with("a.fio:3:9: kb_base=10: "), "{error}");
+    assert_eq!(error.matches("kb_base=10: ").count(), 1, "{error}");
 }
 
 #[test]

@@ -53,6 +53,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
     ]),
     ("Measurements and logs", &[
+        "kb_base", "unit_base",
         "group_reporting", "percentile_list", "clat_percentiles", "lat_percentiles",
         "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat",
         "disable_bw", "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",

@@ -9,6 +9,7 @@ use self::settings::SETTINGS;
 use super::{Kind, OptionSpec, values};
 use crate::job::{Eta, ExitWhat, Fallocate, Given, Method, OutputFormat, control};
 use crate::measures::Unified;
+use crate::report::number::Base;
 use crate::report::terse;
 use crate::units::Size;
 use crate::verify::pattern::Pattern;
@@ -59,6 +60,20 @@ const FIO: &[OptionSpec] = &[
         Kind::JobName),
     row("description", &[], "no description", "text for the report",
         Kind::Text { set: |g, text| g.measures.description = Some(text.to_owned()) }),
+    row("kb_base", &[], "1024",
+        "1024: k is 1024 and ki is 1000; 1000: the reverse, and the report prefers kB to KiB",
+        Kind::Choice {
+            words: &["1024", "1000"],
+            set: |g, word| g.measures.units.set_base(match word {
+                "1000" => Base::Decimal,
+                _ => Base::Binary,
+            }),
+        }),
+    row("unit_base", &[], "0", "unit of rates in the report: bytes, or bits with 1",
+        Kind::Choice {
+            words: &["0", "8", "1"],
+            set: |g, word| g.measures.units.set_bits(word == "1"),
+        }),
     row("filename", &[], "JOB.CLONE.0, a file",
         "file, block device or device spec such as ram:1G (forebay help specs); several files with \
          colons between them",

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 
 /// Options about the form of the report. The runs do without them, because the figures are read
 /// from their reports.
-pub(super) const OF_THE_REPORT: [&str; 5] = [
+pub(super) const OF_THE_REPORT: [&str; 6] = [
+    "unit_base",
     "percentile_list",
     "clat_percentiles",
     "lat_percentiles",

@@ -115,6 +115,4 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, refused(&["block_error_percentiles"], ERRORS)),
     refused(&["significant_figures"], "use --output-format=json, which has all digits"),
     unless(&["1", "true", "yes", "on"], refused(&["stats"], "all jobs are reported")),
-    unless(&["0", "8"], refused(&["unit_base"], "the report counts bytes; multiply them by 8")),
-    unless(&["1024"], refused(&["kb_base"], "write sizes as 4k for 4096 and 4ki for 4000")),
 ];
