@@ -1,12 +1,16 @@
 //! Logs of single I/Os, or of averages over windows of time: `write_bw_log`, `write_lat_log`,
-//! `write_iops_log`, `log_avg_msec`, `log_offset`.
+//! `write_iops_log`, `log_avg_msec`, `log_offset`. [`histograms`] are logs of another form.
 //!
 //! Source: fio's HOWTO, and the files that fio 3.33 writes. A line has the milliseconds since the
 //! start, the value, the direction (0 reads, 1 writes, 2 trims), the bytes of the I/O, its offset
 //! if that is wanted, and a priority, which is always 0 here. In lines of windows bytes and offset
 //! are 0.
 
+pub(crate) mod histograms;
+
 use std::fmt::Write;
+
+use self::histograms::HistogramLog;
 
 use crate::generator::Op;
 use crate::measures::Measures;
@@ -20,6 +24,12 @@ pub struct LogOptions {
     pub lat: Option<String>,
     /// `write_iops_log`.
     pub iops: Option<String>,
+    /// `write_hist_log`.
+    pub hist: Option<String>,
+    /// `log_hist_msec`: the length of an interval with a histogram, ms; 0 for none.
+    pub hist_msec: u64,
+    /// `log_hist_coarseness`: the logarithm of the number of buckets that are counted as one.
+    pub hist_coarseness: u8,
     /// `log_avg_msec`: the length of a window, ms; 0 for a line per I/O.
     pub avg_msec: u64,
     /// `log_max_value`: whether a window has the maximum latency, not the mean.
@@ -53,6 +63,7 @@ pub struct Logs {
     lines: [Option<Vec<Vec<Line>>>; 5],
     /// By [`KINDS`]: whether it is measured.
     is_kept: [bool; 5],
+    histograms: Option<HistogramLog>,
     window: Window,
     /// When the times in the log begin, and when the open window does, ns.
     start_ns: u64,
@@ -93,12 +104,36 @@ struct Window {
 impl LogOptions {
     /// Returns the options of a job of this name.
     pub(crate) fn of_job(mut self, name: &str) -> Self {
-        for prefix in [&mut self.bw, &mut self.lat, &mut self.iops].into_iter().flatten() {
+        let prefixes = [&mut self.bw, &mut self.lat, &mut self.iops, &mut self.hist];
+        for prefix in prefixes.into_iter().flatten() {
             if prefix == JOB_NAME {
                 name.clone_into(prefix);
             }
         }
         self
+    }
+
+    /// Returns whether any log is wanted.
+    pub fn is_any(&self) -> bool {
+        [&self.bw, &self.lat, &self.iops, &self.hist].iter().any(|log| log.is_some())
+    }
+
+    /// Returns warnings about options that have no effect.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let has_log = self.hist.is_some();
+        if has_log && self.hist_msec == 0 {
+            warnings
+                .push("--write_hist_log writes an empty log without --log_hist_msec".to_owned());
+        }
+        let of_log = [
+            ("log_hist_msec", self.hist_msec != 0),
+            ("log_hist_coarseness", self.hist_coarseness != 0),
+        ];
+        for (name, _) in of_log.into_iter().filter(|&(_, given)| given && !has_log) {
+            warnings.push(format!("--{name} has no effect without --write_hist_log"));
+        }
+        warnings
     }
 
     /// Returns the prefix of the files of a kind.
@@ -127,12 +162,17 @@ impl Logs {
             true,
         ];
         let lines: [_; 5] = std::array::from_fn(wanted);
+        let has_histograms = options.hist.is_some();
+        let every_ms = if measures.disable_clat { 0 } else { options.hist_msec };
+        let histograms =
+            has_histograms.then(|| HistogramLog::new(every_ms, options.hist_coarseness));
         let options = options.clone();
-        lines.iter().any(Option::is_some).then(|| {
+        options.is_any().then(|| {
             Box::new(Self {
                 options,
                 lines,
                 is_kept,
+                histograms,
                 window: Window::default(),
                 start_ns: 0,
                 window_ns: 0,
@@ -148,11 +188,17 @@ impl Logs {
         }
         self.window = Window::default();
         (self.start_ns, self.window_ns) = (now_ns, now_ns);
+        if let Some(histograms) = &mut self.histograms {
+            histograms.restart(now_ns);
+        }
     }
 
     /// Records an I/O that moved `bytes`.
     pub fn record(&mut self, op: Op, bytes: u64, sample: Sample) {
         let slat_ns = sample.lat_ns - sample.clat_ns;
+        if let Some(histograms) = &mut self.histograms {
+            histograms.record(op, sample.clat_ns);
+        }
         if self.options.avg_msec > 0 {
             let at = op.direction.index();
             self.window.ios[at] += 1;
@@ -186,19 +232,32 @@ impl Logs {
         }
     }
 
-    /// Returns the end of the open window; `u64::MAX` without windows.
+    /// Returns the end of the open window or interval; `u64::MAX` without any.
     pub fn window_end_ns(&self) -> u64 {
+        let interval_ns = self.histograms.as_ref().map_or(u64::MAX, |log| log.interval_end_ns());
+        self.mean_end_ns().min(interval_ns)
+    }
+
+    fn mean_end_ns(&self) -> u64 {
         match self.options.avg_msec {
             0 => u64::MAX,
             ms => self.window_ns.saturating_add(ms.saturating_mul(1_000_000)),
         }
     }
 
-    /// Closes the window. At the `end` of the job a shorter window has latencies but no rates.
+    /// Closes the windows that are over, and at the `end` of the job all of them. A shorter window
+    /// has latencies but no rates.
     pub fn close_window(&mut self, now_ns: u64, end: bool) {
-        if self.options.avg_msec == 0 {
-            return;
+        let histograms = self.histograms.as_mut();
+        if let Some(log) = histograms.filter(|log| end || now_ns >= log.interval_end_ns()) {
+            log.close(now_ns);
         }
+        if self.options.avg_msec > 0 && (end || now_ns >= self.mean_end_ns()) {
+            self.close_mean(now_ns, end);
+        }
+    }
+
+    fn close_mean(&mut self, now_ns: u64, end: bool) {
         let window = std::mem::take(&mut self.window);
         let ms = (now_ns - self.start_ns) / 1_000_000;
         // As in fio by whole milliseconds, so that even rates stay even.
@@ -218,7 +277,7 @@ impl Logs {
             }
         }
         // Windows follow each other without drift, unless one was missed.
-        let due = self.window_end_ns();
+        let due = self.mean_end_ns();
         let is_near = now_ns - due.min(now_ns) < self.options.avg_msec * 1_000_000;
         self.window_ns = if is_near { due } else { now_ns };
     }
@@ -239,10 +298,7 @@ impl Logs {
             let (Some(chunks), Some(prefix)) = (chunks, self.options.prefix(kind)) else {
                 continue;
             };
-            let name = match self.options.shared {
-                true => format!("{prefix}_{}.log", KINDS[kind]),
-                false => format!("{prefix}_{}.{number}.log", KINDS[kind]),
-            };
+            let name = self.file_name(prefix, KINDS[kind], number);
             let mut text = String::new();
             for line in chunks.iter().flatten() {
                 // Writing into a String does not fail.
@@ -255,7 +311,17 @@ impl Logs {
             }
             files.push((name, text));
         }
+        if let (Some(log), Some(prefix)) = (&self.histograms, &self.options.hist) {
+            files.push((self.file_name(prefix, "clat_hist", number), log.text()));
+        }
         files
+    }
+
+    fn file_name(&self, prefix: &str, kind: &str, number: usize) -> String {
+        match self.options.shared {
+            true => format!("{prefix}_{kind}.log"),
+            false => format!("{prefix}_{kind}.{number}.log"),
+        }
     }
 
     /// Returns whether jobs share their files.

@@ -44,7 +44,8 @@ const OF_REPORTS: &[&str] = &[
     "new_group", "unit_base",
     "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles",
     "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat", "disable_bw",
-    "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
+    "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
+    "write_hist_log", "log_hist_msec", "log_hist_coarseness", "log_avg_msec",
     "log_max_value", "log_offset", "per_job_logs",
 ];
 

@@ -12,6 +12,7 @@ mod compare;
 mod endings;
 mod engines;
 mod files_beside_fio;
+mod histogram_logs;
 mod job_files;
 mod lab;
 mod load;

@@ -57,6 +57,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "group_reporting", "percentile_list", "clat_percentiles", "lat_percentiles",
         "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat",
         "disable_bw", "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
+        "write_hist_log", "log_hist_msec", "log_hist_coarseness",
         "log_avg_msec", "log_max_value", "log_offset", "per_job_logs",
     ]),
     ("Logs of I/Os, and their replay", &[

@@ -98,7 +98,8 @@ impl Found {
 
     /// Returns whether the value is the prefix of log files, which a job file may leave out.
     pub fn is_log(&self) -> bool {
-        const LOGS: [&str; 3] = ["write_bw_log", "write_lat_log", "write_iops_log"];
+        const LOGS: [&str; 4] =
+            ["write_bw_log", "write_lat_log", "write_iops_log", "write_hist_log"];
         matches!(self, Self::Supported(spec) if LOGS.contains(&spec.name))
     }
 
@@ -261,7 +262,8 @@ const BY_TEXT: &[&str] = &[
     "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
     "slat_percentiles", "unified_rw_reporting",
     "write_bw_log",
-    "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
+    "write_lat_log", "write_iops_log", "write_hist_log", "log_hist_msec", "log_hist_coarseness",
+    "log_avg_msec", "log_max_value",
     "log_offset", "per_job_logs", "write_iolog", "read_iolog", "replay_redirect",
     "replay_no_stall", "replay_time_scale", "replay_align", "replay_scale", "replay_skip",
 ];

@@ -8,6 +8,7 @@ use std::time::Duration;
 use self::settings::SETTINGS;
 use super::{Kind, OptionSpec, values};
 use crate::job::{Eta, ExitWhat, Fallocate, Given, Method, OutputFormat, control};
+use crate::logs::histograms::COARSENESS_MAX;
 use crate::measures::Unified;
 use crate::report::number::Base;
 use crate::report::terse;
@@ -455,6 +456,15 @@ const FIO: &[OptionSpec] = &[
         Kind::Text { set: |g, text| g.logs.lat = Some(text.to_owned()) }),
     row("write_iops_log", &[], "no log", "write a log of IOPS; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.iops = Some(text.to_owned()) }),
+    row("write_hist_log", &[], "no log",
+        "write a log of histograms of the completion latency; the value is the prefix of its name",
+        Kind::Text { set: |g, text| g.logs.hist = Some(text.to_owned()) }),
+    row("log_hist_msec", &[], "0", "interval of the histograms in the log, ms; 0: none",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.hist_msec = n }),
+    row("log_hist_coarseness", &[], "0",
+        "coarseness of the histograms in the log: each step halves the number of their buckets, \
+         1856",
+        Kind::Int { min: 0, max: COARSENESS_MAX, set: |g, n| g.logs.hist_coarseness = n as u8 }),
     row("log_avg_msec", &[], "0", "log averages over this number of milliseconds; 0: every I/O",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.avg_msec = n }),
     row("log_max_value", &[], "0", "log the maximum latency of each window, not the mean",

@@ -101,14 +101,12 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
             "replays are not compared; leave out read_iolog, or use --sweep for several settings",
         );
     }
-    let has_logs =
-        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|log| log.is_some());
-    match jobs.iter().find(has_logs) {
+    match jobs.iter().find(|job| job.logs.is_any()) {
         None => Ok(()),
         Some(job) => refuse(
             job,
             "each run would overwrite the logs of the one before; leave out write_bw_log, \
-             write_lat_log and write_iops_log",
+             write_lat_log, write_iops_log and write_hist_log",
         ),
     }
 }

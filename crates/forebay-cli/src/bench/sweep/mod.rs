@@ -201,13 +201,11 @@ fn check(command: &JobList) -> Result<(), Failure> {
         messages
             .push(format!("{name}: jobs after a stonewall have rates of their own; leave it out"));
     }
-    let has_logs =
-        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|it| it.is_some());
-    if let Some(job) = jobs.iter().find(has_logs) {
+    if let Some(job) = jobs.iter().find(|job| job.logs.is_any()) {
         let name = &job.name;
         messages.push(format!(
             "{name}: each run would overwrite the logs of the one before; leave out write_bw_log, \
-             write_lat_log and write_iops_log"
+             write_lat_log, write_iops_log and write_hist_log"
         ));
     }
     if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {
