@@ -3,8 +3,8 @@
 //!
 //! Source: fio's HOWTO, and the files that fio 3.33 writes. A line has the milliseconds since the
 //! start, the value, the direction (0 reads, 1 writes, 2 trims), the bytes of the I/O, its offset
-//! if that is wanted, and a priority, which is always 0 here. In lines of windows bytes and offset
-//! are 0.
+//! if that is wanted, and its priority: 1 for the real-time class and 0 for others, or with
+//! `log_prio` the number of `ioprio_set(2)`. In lines of windows bytes, offset and priority are 0.
 
 pub(crate) mod histograms;
 
@@ -14,6 +14,7 @@ use self::histograms::HistogramLog;
 
 use crate::generator::Op;
 use crate::measures::Measures;
+use crate::priority::is_real_time;
 
 /// The options. A log is written if it has a file name prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct LogOptions {
     pub max_value: bool,
     /// `log_offset`.
     pub offset: bool,
+    /// `log_prio`: whether lines have the number of the priority.
+    pub prio: bool,
     /// `per_job_logs=0`: whether jobs share their files.
     pub shared: bool,
 }
@@ -81,6 +84,8 @@ pub struct Sample {
     pub lat_ns: u64,
     /// Whether it has a submission latency. Blocking calls have none.
     pub has_slat: bool,
+    /// Its priority, as in `ioprio_set(2)`; 0 for none.
+    pub ioprio: u16,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,6 +94,7 @@ struct Line {
     value: u64,
     offset: u64,
     bytes: u32,
+    ioprio: u16,
     direction: u8,
 }
 
@@ -226,8 +232,8 @@ impl Logs {
         for (kind, value, is_there) in values {
             if is_there {
                 let direction = op.direction.index() as u8;
-                let line = Line { ms, value, offset: op.offset, bytes: op.len, direction };
-                self.push(kind, line);
+                let (offset, bytes, ioprio) = (op.offset, op.len, sample.ioprio);
+                self.push(kind, Line { ms, value, offset, bytes, ioprio, direction });
             }
         }
     }
@@ -307,7 +313,10 @@ impl Logs {
                 if self.options.offset {
                     let _ = write!(text, ", {}", line.offset);
                 }
-                text.push_str(", 0\n");
+                let _ = match self.options.prio {
+                    true => writeln!(text, ", 0x{:04x}", line.ioprio),
+                    false => writeln!(text, ", {}", u8::from(is_real_time(line.ioprio))),
+                };
             }
             files.push((name, text));
         }

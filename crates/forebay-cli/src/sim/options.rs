@@ -27,7 +27,7 @@ const HONOURED: &[&str] = &[
     "throttle_write_bps", "throttle_iops_burst", "throttle_bps_burst",
     "throttle_read_iops_burst", "throttle_read_bps_burst", "throttle_write_iops_burst",
     "throttle_write_bps_burst", "throttle_latency_target_us", "prio", "prioclass",
-    "cmdprio_percentage", "cmdprio_class", "cmdprio",
+    "cmdprio_percentage", "cmdprio_bssplit", "cmdprio_class", "cmdprio",
 ];
 
 /// Options about the device, or about files.
@@ -46,7 +46,7 @@ const OF_REPORTS: &[&str] = &[
     "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat", "disable_bw",
     "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
     "write_hist_log", "log_hist_msec", "log_hist_coarseness", "log_avg_msec",
-    "log_max_value", "log_offset", "per_job_logs",
+    "log_max_value", "log_offset", "log_prio", "per_job_logs",
 ];
 
 /// Returns the settings that the job file gives for the disk. As in `bench`, an option beside

@@ -20,7 +20,7 @@ fn op(direction: Direction) -> Op {
 }
 
 fn sample(now_ms: u64, clat_ns: u64) -> Sample {
-    Sample { now_ns: now_ms * 1_000_000, clat_ns, lat_ns: clat_ns + 10, has_slat: true }
+    Sample { now_ns: now_ms * 1_000_000, clat_ns, lat_ns: clat_ns + 10, has_slat: true, ioprio: 0 }
 }
 
 #[test]
@@ -142,4 +142,19 @@ fn unmeasured_figures_are_not_logged() {
     logs.record(op(Direction::Read), 4096, sample(7, 0));
     let texts: Vec<_> = logs.files(1).into_iter().map(|file| file.1).collect();
     assert_eq!(texts, ["", "", "", "", "7, 1, 0, 4096, 0\n"]);
+}
+
+#[test]
+fn lines_have_the_priority_of_the_io() {
+    for (prio, expected) in [(false, ["1", "0", "0"]), (true, ["0x2003", "0x6000", "0x0000"])] {
+        let mut logs =
+            Logs::new(&LogOptions { prio, ..options(0, false) }, &Measures::default()).expect("l");
+        for ioprio in [0x2003, 0x6000, 0] {
+            logs.record(op(Direction::Read), 4096, Sample { ioprio, ..sample(7, 20) });
+        }
+        for (name, text) in logs.files(1) {
+            let last = |line: &str| line.rsplit(", ").next().map(str::to_owned);
+            assert_eq!(text.lines().filter_map(last).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
 }

@@ -45,7 +45,9 @@ const GROUPS: &[(&str, &[&str])] = &[
         "rate_process", "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
-    ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),
+    ("I/O priorities", &[
+        "prio", "prioclass", "cmdprio_percentage", "cmdprio_bssplit", "cmdprio_class", "cmdprio",
+    ]),
     ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
     ("Data and verification", &[
         "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
@@ -58,7 +60,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat",
         "disable_bw", "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
         "write_hist_log", "log_hist_msec", "log_hist_coarseness",
-        "log_avg_msec", "log_max_value", "log_offset", "per_job_logs",
+        "log_avg_msec", "log_max_value", "log_offset", "log_prio", "per_job_logs",
     ]),
     ("Logs of I/Os, and their replay", &[
         "write_iolog", "read_iolog", "replay_redirect", "replay_no_stall", "replay_time_scale",

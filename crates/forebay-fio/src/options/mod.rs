@@ -240,6 +240,7 @@ impl OptionSpec {
 const WITH_SIZES: &[&str] = &[
     "rw", "random_distribution", "bs", "bsrange", "bssplit", "blockalign", "filesize",
     "file_service_type", "rate", "rate_iops", "rate_min", "rate_iops_min", "replay_align",
+    "cmdprio_bssplit",
 ];
 
 /// Options that keep their values as given, because their values have a syntax of their own.
@@ -250,7 +251,8 @@ const BY_TEXT: &[&str] = &[
     "bssplit", "bs_unaligned", "blockalign", "number_ios",
     "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",
-    "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
+    "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_bssplit",
+    "cmdprio_class", "cmdprio",
     "directory", "filename_format", "nrfiles", "filesize", "openfiles", "file_service_type",
     "opendir", "unlink", "create_on_open", "allow_file_create", "file_append", "offset_increment",
     "fallocate", "exitall", "exitall_on_error", "exit_what", "wait_for", "flow", "flow_id",
@@ -264,7 +266,7 @@ const BY_TEXT: &[&str] = &[
     "write_bw_log",
     "write_lat_log", "write_iops_log", "write_hist_log", "log_hist_msec", "log_hist_coarseness",
     "log_avg_msec", "log_max_value",
-    "log_offset", "per_job_logs", "write_iolog", "read_iolog", "replay_redirect",
+    "log_offset", "log_prio", "per_job_logs", "write_iolog", "read_iolog", "replay_redirect",
     "replay_no_stall", "replay_time_scale", "replay_align", "replay_scale", "replay_skip",
 ];
 

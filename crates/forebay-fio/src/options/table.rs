@@ -297,6 +297,17 @@ const FIO: &[OptionSpec] = &[
                 g.priority.cmdprio_percentage = pair.map(Option::unwrap_or_default);
                 Ok(())
             } }),
+    row("cmdprio_bssplit", &[], "no size",
+        "percentages of the reads and writes of certain sizes, with the priority of cmdprio_class \
+         and cmdprio, or with a class and a level of their own",
+        Kind::Parsed {
+            accepts: "parts such as 64k/20 or 64k/20/1/0 with colons between them, or two lists: \
+                      read,write",
+            set: |g, text| {
+                let pair = values::pair(text, values::size_shares)?;
+                g.priority.cmdprio_bssplit = Some(pair.map(Option::unwrap_or_default));
+                Ok(())
+            } }),
     row("cmdprio_class", &[], "1, if there is a cmdprio_percentage",
         "class of that priority: 1 real-time, 2 best effort, 3 idle; 0: real-time",
         Kind::Parsed { accepts: "a number from 0 to 3, or two: read,write",
@@ -471,6 +482,9 @@ const FIO: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.logs.max_value = on }),
     row("log_offset", &[], "0", "add offsets to the logs",
         Kind::Bool { set: |g, on| g.logs.offset = on }),
+    row("log_prio", &[], "0",
+        "log the priority of each I/O as class and level, not only whether it is real-time",
+        Kind::Bool { set: |g, on| g.logs.prio = on }),
     row("per_job_logs", &[], "1", "write a separate log for each clone",
         Kind::Bool { set: |g, on| g.logs.shared = !on }),
     row("write_iolog", &[], "no log",

@@ -120,6 +120,7 @@ const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
     ("prio_aging_expire", CLASSES, "0"),
     ("prioclass", DEADLINE, "1"),
     ("cmdprio_percentage", DEADLINE, "20,40"),
+    ("cmdprio_bssplit", DEADLINE, "4k/20:8k/50/3/1"),
     ("cmdprio_class", CLASSES, "3"),
     // Levels change no order, but I/Os of different ones do not merge.
     ("prio", LEVELS, "0"),

@@ -106,7 +106,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["buffer_compress_chunk", "dedupe_mode", "dedupe_working_set_percentage"], DATA),
     // Logs and the report.
     refused(&["bwavgtime", "iopsavgtime"], LOGS),
-    unless(OFF, refused(&["log_prio", "log_store_compressed", "log_unix_epoch",
+    unless(OFF, refused(&["log_store_compressed", "log_unix_epoch",
         "log_alternate_epoch"], LOGS)),
     refused(&["log_window_value", "log_issue_time", "log_entries",
         "log_compression", "log_compression_cpus", "log_alternate_epoch_clock_id"], LOGS),
