@@ -26,8 +26,6 @@ const ZONES: &str = "zoned devices";
 
 /// The files that are refused, with the reason.
 const REFUSED: &[(&str, &str)] = &[
-    ("cmdprio-bssplit.fio", "priorities by block size, and priorities in logs"),
-    ("cmdprio-percentage.fio", "priorities in logs"),
     ("cpp_null.fio", ENGINE),
     ("cpuio.fio", ENGINE),
     ("dedupe-global.fio", "data with duplicates, or of a given compressibility"),

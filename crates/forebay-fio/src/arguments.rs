@@ -33,8 +33,8 @@ pub fn of(job: &Job) -> Vec<String> {
         // They follow from the jobs before.
         group: _, stage: _,
         // They follow from the texts.
-        files: _, control: _, placement: _, remote: _, sizes: _, variety: _, loops: _, pace: _,
-        serialize_overlap: _, max_latency_ns: _,
+        files: _, control: _, placement: _, remote: _, sizes: _, variety: _,
+        loops: _, pace: _, serialize_overlap: _, max_latency_ns: _,
         priorities: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, replay, recording: _, checks, warnings: _,
         // The options as given, not their effects.
@@ -204,6 +204,7 @@ mod tests {
         check("--name=a --rw=randrw:8 --bs=4k,8k --bsrange=,4k-8k, --random_distribution=zipf:1.2");
         check("--name=a --rw=write --verify=pattern --verify_pattern=%o12 --loops=2 --rate=1m,2m");
         check("--name=a --gtod_reduce=1 --disable_lat=0 --percentile_list=50:99 --write_bw_log=x");
+        check("--kb_base=1000 --name=a --bs=4k,8k --rw=randread:8k --size=1m --unit_base=1");
         check("--name=a --prio=3 --prioclass=1 --cmdprio_percentage=20,40 --cmdprio=,2 --rw=rw");
         check("--prioclass=1 --name=a --prioclass=0 --cmdprio_percentage=5 --cmdprio_class=3");
         check("--name=a --runtime=1500us --randrepeat=0 --norandommap --allow_mounted_write=1");

@@ -10,6 +10,7 @@ use crate::job::{Engine, Given, Job, JobList, RunOptions, number_groups};
 use crate::options::values::is_foreign_engine;
 use crate::options::{Found, Kind, known};
 use crate::origin::{Origin, Source};
+use crate::report::terse;
 
 /// fio's limit on jobs, which bounds what a small file can make of large defaults.
 const JOBS_MAX: usize = 4096;
@@ -240,6 +241,13 @@ impl Assembly {
     pub(crate) fn finish(mut self, nr_files: usize) -> Result<JobList, CommandErrors> {
         self.errors.check()?;
         self.close()?;
+        if self.run.terse_version != terse::Version::default() && !self.run.format.is_terse() {
+            self.warn(
+                "--terse-version has no effect without terse lines; add --minimal or \
+                 --append-terse"
+                    .to_owned(),
+            );
+        }
         if self.jobs.is_empty() && nr_files == 0 && self.run.sections.is_empty() {
             bare_defaults(&mut self.base.given);
             let mut options = std::mem::take(&mut self.global_options);

@@ -8,10 +8,11 @@
 //! they stand. So the defaults hold for the files too, and jobs of the command line come first. If
 //! there are two files, the second waits for the first.
 //!
-//! Two things differ from fio. Without `--name` and without a file there is one job, `bench`, where
-//! fio would refuse: random reads of 4 KiB at depth 32 for five seconds, on a RAM disk of 1 GiB
-//! unless another device is named. And all errors are reported at once ([`CommandErrors`]), not
-//! only the first.
+//! Three things differ from fio. A log option without a value, such as `--write_bw_log`, does not
+//! take the next option for its value, but means the job's name, as in a job file. Without `--name`
+//! and without a file there is one job, `bench`, where fio would refuse: random reads of 4 KiB at
+//! depth 32 for five seconds, on a RAM disk of 1 GiB unless another device is named. And all errors
+//! are reported at once ([`CommandErrors`]), not only the first.
 
 use std::ffi::OsString;
 use std::iter::Peekable;
@@ -22,6 +23,7 @@ use crate::errors::UsageError;
 use crate::host::{Host, NoHost};
 use crate::job::JobList;
 use crate::jobfile;
+use crate::logs::JOB_NAME;
 use crate::options::{self, Found, Kind};
 use crate::origin::Source;
 
@@ -99,6 +101,8 @@ fn option(
     let value = match value {
         Some(value) => value.to_owned(),
         None if bare => "1".to_owned(),
+        // The job's name, as in a job file.
+        None if found.is_log() && args.peek().is_none_or(is_option) => JOB_NAME.to_owned(),
         None => match args.next() {
             Some(next) => text(next)?,
             None => return Err(missing_value(name, found)),
@@ -112,6 +116,11 @@ fn option(
         assembly.set(found, name, &value, bare, Source::CommandLine)?;
     }
     Ok(None)
+}
+
+/// Returns whether an argument has the form of an option.
+fn is_option(argument: &OsString) -> bool {
+    argument.as_encoded_bytes().starts_with(b"-")
 }
 
 /// Returns whether an argument names a job file: `-` is standard input. An option without its

@@ -71,6 +71,12 @@ impl Histogram {
         used.map(|(bucket, &count)| (value_of(bucket), count))
     }
 
+    /// Removes all counts. Returns the buckets that were not empty, with their counts.
+    pub(crate) fn take(&mut self) -> Vec<(u16, u64)> {
+        let used = (0..).zip(self.counts.iter_mut()).filter(|(_, count)| **count > 0);
+        used.map(|(bucket, count)| (bucket, std::mem::take(count))).collect()
+    }
+
     /// Returns the latencies, in nanoseconds, at the given percentiles (0 to 100, ascending).
     ///
     /// fio's rule: the value of the first bucket up to which at least `percent / 100 * total` of

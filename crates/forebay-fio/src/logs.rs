@@ -1,15 +1,20 @@
 //! Logs of single I/Os, or of averages over windows of time: `write_bw_log`, `write_lat_log`,
-//! `write_iops_log`, `log_avg_msec`, `log_offset`.
+//! `write_iops_log`, `log_avg_msec`, `log_offset`. [`histograms`] are logs of another form.
 //!
 //! Source: fio's HOWTO, and the files that fio 3.33 writes. A line has the milliseconds since the
 //! start, the value, the direction (0 reads, 1 writes, 2 trims), the bytes of the I/O, its offset
-//! if that is wanted, and a priority, which is always 0 here. In lines of windows bytes and offset
-//! are 0.
+//! if that is wanted, and its priority: 1 for the real-time class and 0 for others, or with
+//! `log_prio` the number of `ioprio_set(2)`. In lines of windows bytes, offset and priority are 0.
+
+pub(crate) mod histograms;
 
 use std::fmt::Write;
 
+use self::histograms::HistogramLog;
+
 use crate::generator::Op;
 use crate::measures::Measures;
+use crate::priority::is_real_time;
 
 /// The options. A log is written if it has a file name prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,12 +25,20 @@ pub struct LogOptions {
     pub lat: Option<String>,
     /// `write_iops_log`.
     pub iops: Option<String>,
+    /// `write_hist_log`.
+    pub hist: Option<String>,
+    /// `log_hist_msec`: the length of an interval with a histogram, ms; 0 for none.
+    pub hist_msec: u64,
+    /// `log_hist_coarseness`: the logarithm of the number of buckets that are counted as one.
+    pub hist_coarseness: u8,
     /// `log_avg_msec`: the length of a window, ms; 0 for a line per I/O.
     pub avg_msec: u64,
     /// `log_max_value`: whether a window has the maximum latency, not the mean.
     pub max_value: bool,
     /// `log_offset`.
     pub offset: bool,
+    /// `log_prio`: whether lines have the number of the priority.
+    pub prio: bool,
     /// `per_job_logs=0`: whether jobs share their files.
     pub shared: bool,
 }
@@ -33,7 +46,9 @@ pub struct LogOptions {
 /// The prefix that means the name of the job, as in fio for an option without a value.
 pub const JOB_NAME: &str = "$jobname";
 
-/// The kinds of logs, as in file names.
+/// The log of histograms, as in file names.
+const HISTOGRAMS: &str = "clat_hist";
+/// The other kinds of logs, as in file names.
 pub const KINDS: [&str; 5] = ["bw", "slat", "clat", "lat", "iops"];
 
 const BW: usize = 0;
@@ -53,6 +68,7 @@ pub struct Logs {
     lines: [Option<Vec<Vec<Line>>>; 5],
     /// By [`KINDS`]: whether it is measured.
     is_kept: [bool; 5],
+    histograms: Option<HistogramLog>,
     window: Window,
     /// When the times in the log begin, and when the open window does, ns.
     start_ns: u64,
@@ -70,6 +86,8 @@ pub struct Sample {
     pub lat_ns: u64,
     /// Whether it has a submission latency. Blocking calls have none.
     pub has_slat: bool,
+    /// Its priority, as in `ioprio_set(2)`; 0 for none.
+    pub ioprio: u16,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,6 +96,7 @@ struct Line {
     value: u64,
     offset: u64,
     bytes: u32,
+    ioprio: u16,
     direction: u8,
 }
 
@@ -93,7 +112,8 @@ struct Window {
 impl LogOptions {
     /// Returns the options of a job of this name.
     pub(crate) fn of_job(mut self, name: &str) -> Self {
-        for prefix in [&mut self.bw, &mut self.lat, &mut self.iops].into_iter().flatten() {
+        let prefixes = [&mut self.bw, &mut self.lat, &mut self.iops, &mut self.hist];
+        for prefix in prefixes.into_iter().flatten() {
             if prefix == JOB_NAME {
                 name.clone_into(prefix);
             }
@@ -105,18 +125,44 @@ impl LogOptions {
     pub fn file_names(&self, number: usize) -> Vec<(&'static str, String)> {
         let options =
             ["write_bw_log", "write_lat_log", "write_lat_log", "write_lat_log", "write_iops_log"];
-        let name =
-            |(kind, option): (usize, &'static str)| Some((option, self.file_name(kind, number)?));
-        options.into_iter().enumerate().filter_map(name).collect()
+        let name = |(kind, option): (usize, &'static str)| {
+            Some((option, self.file_name(self.prefix(kind)?, KINDS[kind], number)))
+        };
+        let lines = options.into_iter().enumerate().filter_map(name);
+        let histograms = self.hist.iter();
+        let histograms = histograms.map(|prefix| self.file_name(prefix, HISTOGRAMS, number));
+        lines.chain(histograms.map(|name| ("write_hist_log", name))).collect()
     }
 
     /// Returns the name of the file of a kind.
-    fn file_name(&self, kind: usize, number: usize) -> Option<String> {
-        let (prefix, kind) = (self.prefix(kind)?, KINDS[kind]);
-        Some(match self.shared {
+    fn file_name(&self, prefix: &str, kind: &str, number: usize) -> String {
+        match self.shared {
             true => format!("{prefix}_{kind}.log"),
             false => format!("{prefix}_{kind}.{number}.log"),
-        })
+        }
+    }
+
+    /// Returns whether any log is wanted.
+    pub fn is_any(&self) -> bool {
+        [&self.bw, &self.lat, &self.iops, &self.hist].iter().any(|log| log.is_some())
+    }
+
+    /// Returns warnings about options that have no effect.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let has_log = self.hist.is_some();
+        if has_log && self.hist_msec == 0 {
+            warnings
+                .push("--write_hist_log writes an empty log without --log_hist_msec".to_owned());
+        }
+        let of_log = [
+            ("log_hist_msec", self.hist_msec != 0),
+            ("log_hist_coarseness", self.hist_coarseness != 0),
+        ];
+        for (name, _) in of_log.into_iter().filter(|&(_, given)| given && !has_log) {
+            warnings.push(format!("--{name} has no effect without --write_hist_log"));
+        }
+        warnings
     }
 
     /// Returns the prefix of the files of a kind.
@@ -145,12 +191,17 @@ impl Logs {
             true,
         ];
         let lines: [_; 5] = std::array::from_fn(wanted);
+        let has_histograms = options.hist.is_some();
+        let every_ms = if measures.disable_clat { 0 } else { options.hist_msec };
+        let histograms =
+            has_histograms.then(|| HistogramLog::new(every_ms, options.hist_coarseness));
         let options = options.clone();
-        lines.iter().any(Option::is_some).then(|| {
+        options.is_any().then(|| {
             Box::new(Self {
                 options,
                 lines,
                 is_kept,
+                histograms,
                 window: Window::default(),
                 start_ns: 0,
                 window_ns: 0,
@@ -166,11 +217,17 @@ impl Logs {
         }
         self.window = Window::default();
         (self.start_ns, self.window_ns) = (now_ns, now_ns);
+        if let Some(histograms) = &mut self.histograms {
+            histograms.restart(now_ns);
+        }
     }
 
     /// Records an I/O that moved `bytes`.
     pub fn record(&mut self, op: Op, bytes: u64, sample: Sample) {
         let slat_ns = sample.lat_ns - sample.clat_ns;
+        if let Some(histograms) = &mut self.histograms {
+            histograms.record(op, sample.clat_ns);
+        }
         if self.options.avg_msec > 0 {
             let at = op.direction.index();
             self.window.ios[at] += 1;
@@ -198,25 +255,38 @@ impl Logs {
         for (kind, value, is_there) in values {
             if is_there {
                 let direction = op.direction.index() as u8;
-                let line = Line { ms, value, offset: op.offset, bytes: op.len, direction };
-                self.push(kind, line);
+                let (offset, bytes, ioprio) = (op.offset, op.len, sample.ioprio);
+                self.push(kind, Line { ms, value, offset, bytes, ioprio, direction });
             }
         }
     }
 
-    /// Returns the end of the open window; `u64::MAX` without windows.
+    /// Returns the end of the open window or interval; `u64::MAX` without any.
     pub fn window_end_ns(&self) -> u64 {
+        let interval_ns = self.histograms.as_ref().map_or(u64::MAX, |log| log.interval_end_ns());
+        self.mean_end_ns().min(interval_ns)
+    }
+
+    fn mean_end_ns(&self) -> u64 {
         match self.options.avg_msec {
             0 => u64::MAX,
             ms => self.window_ns.saturating_add(ms.saturating_mul(1_000_000)),
         }
     }
 
-    /// Closes the window. At the `end` of the job a shorter window has latencies but no rates.
+    /// Closes the windows that are over, and at the `end` of the job all of them. A shorter window
+    /// has latencies but no rates.
     pub fn close_window(&mut self, now_ns: u64, end: bool) {
-        if self.options.avg_msec == 0 {
-            return;
+        let histograms = self.histograms.as_mut();
+        if let Some(log) = histograms.filter(|log| end || now_ns >= log.interval_end_ns()) {
+            log.close(now_ns);
         }
+        if self.options.avg_msec > 0 && (end || now_ns >= self.mean_end_ns()) {
+            self.close_mean(now_ns, end);
+        }
+    }
+
+    fn close_mean(&mut self, now_ns: u64, end: bool) {
         let window = std::mem::take(&mut self.window);
         let ms = (now_ns - self.start_ns) / 1_000_000;
         // As in fio by whole milliseconds, so that even rates stay even.
@@ -236,7 +306,7 @@ impl Logs {
             }
         }
         // Windows follow each other without drift, unless one was missed.
-        let due = self.window_end_ns();
+        let due = self.mean_end_ns();
         let is_near = now_ns - due.min(now_ns) < self.options.avg_msec * 1_000_000;
         self.window_ns = if is_near { due } else { now_ns };
     }
@@ -254,9 +324,10 @@ impl Logs {
     pub fn files(&self, number: usize) -> Vec<(String, String)> {
         let mut files = Vec::new();
         for (kind, chunks) in self.lines.iter().enumerate() {
-            let (Some(chunks), Some(name)) = (chunks, self.options.file_name(kind, number)) else {
+            let (Some(chunks), Some(prefix)) = (chunks, self.options.prefix(kind)) else {
                 continue;
             };
+            let name = self.options.file_name(prefix, KINDS[kind], number);
             let mut text = String::new();
             for line in chunks.iter().flatten() {
                 // Writing into a String does not fail.
@@ -265,9 +336,15 @@ impl Logs {
                 if self.options.offset {
                     let _ = write!(text, ", {}", line.offset);
                 }
-                text.push_str(", 0\n");
+                let _ = match self.options.prio {
+                    true => writeln!(text, ", 0x{:04x}", line.ioprio),
+                    false => writeln!(text, ", {}", u8::from(is_real_time(line.ioprio))),
+                };
             }
             files.push((name, text));
+        }
+        if let (Some(log), Some(prefix)) = (&self.histograms, &self.options.hist) {
+            files.push((self.options.file_name(prefix, HISTOGRAMS, number), log.text()));
         }
         files
     }

@@ -1,6 +1,7 @@
 //! Measurements for each I/O, and their report.
 
 use crate::histogram::PERCENTILES;
+use crate::report::number::Units;
 
 /// The options. Their defaults are off or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,6 +17,10 @@ pub struct Measures {
     pub clat_percentiles: Option<bool>,
     pub lat_percentiles: bool,
     pub slat_percentiles: bool,
+    /// `kb_base`, `unit_base`: the units in the text report.
+    pub units: Units,
+    /// `description`: a text for the report.
+    pub description: Option<String>,
     /// `unified_rw_reporting`: whether to report all directions as one.
     pub unified: Unified,
 }

@@ -336,7 +336,7 @@ fn plan(
         let region = job.region(capacity_bytes).map_err(JobError::Region)?;
         for clone in 0..job.numjobs {
             let generator = Ops::new(&job.workload(region, clone.into(), seed));
-            let (job, place) = (job.clone(), (at, clone));
+            let (job, place) = (Box::new(job.clone()), (at, clone));
             nr_owners += u32::from(!job.owner.is_empty());
             let owner = if job.owner.is_empty() { 0 } else { nr_owners };
             let priorities = job.priorities.drawer(job.seed(seed), clone.into());

@@ -70,7 +70,9 @@ impl Calls {
         match result {
             Ok(moved) => {
                 let ns = if TIMED { now_ns - start_ns } else { 0 };
-                tally.end::<TIMED>(op, moved, [ns; 2], || part(&self.buf, &op));
+                let queues = self.queues.as_ref();
+                let ioprio = || queues.map_or(0, |queues| queues.1.of_slot(0));
+                tally.end::<TIMED>(op, moved, [ns; 2], ioprio, || part(&self.buf, &op));
             }
             Err(error) => tally.fail(op, error),
         }
@@ -131,7 +133,7 @@ fn call_queued(
 ) -> Result<u64, IoError> {
     let queue = &mut queues[usize::from(op.file)];
     // Trims have no buffer.
-    let io = priorities.apply(io(tally, op, buf.take()), op.direction);
+    let io = priorities.apply(io(tally, op, buf.take()), op, 0);
     let submitted = match owner {
         None => queue.submit(io),
         Some(owner) => queue.submit_for(owner, io),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use forebay_fio::job::Job;
 use forebay_fio::report::ErrorCount;
 use forebay_fio::report::eta::{Progress, state_letter};
+use forebay_fio::report::number::Units;
 use forebay_fio::stats::{DirectionStats, JobStats};
 
 use super::plan::{self, Target};
@@ -140,6 +141,8 @@ impl Gauge {
 pub(super) struct Display {
     shown: bool,
     letters: Vec<char>,
+    /// The units of the last job, as in fio.
+    units: Units,
     /// The time at which the jobs end, if all of them are time-based.
     runtime: Option<Duration>,
     last: Duration,
@@ -167,6 +170,7 @@ impl Display {
         Self {
             shown,
             letters: heads().map(|target| state_letter(jobs[target.job].rw)).collect(),
+            units: heads().last().map(|it| jobs[it.job].measures.units).unwrap_or_default(),
             runtime: runtimes.and_then(|runtimes| runtimes.into_iter().max()),
             last: Duration::ZERO,
             last_sums: [(0, 0); 3],
@@ -228,6 +232,7 @@ impl Display {
                 .runtime
                 .map(|runtime| (elapsed.as_secs_f64() * 100.0 / runtime.as_secs_f64()).min(100.0)),
             rates,
+            units: self.units,
             seconds_left: self.runtime.map(|runtime| runtime.saturating_sub(elapsed).as_secs()),
         }
     }

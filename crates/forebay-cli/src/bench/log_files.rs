@@ -29,7 +29,7 @@ pub(super) fn write(outcomes: &mut [Outcome]) -> bool {
                 let job = &outcome.report.name;
                 output::stderr(&format!(
                     "forebay: {job}: cannot write the log {name}: {error}; check \
-                     --write_bw_log, --write_lat_log and --write_iops_log\n"
+                     --write_bw_log, --write_lat_log, --write_iops_log and --write_hist_log\n"
                 ));
             }
         }

@@ -80,7 +80,7 @@ use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, Parsed};
 use forebay_fio::job::{Job, JobList};
 use forebay_fio::options;
-use forebay_fio::report::{JobError, JobReport, Report, header, json, normal};
+use forebay_fio::report::{JobError, JobReport, Report, header, json, normal, terse};
 use forebay_insight::Insight;
 
 pub(crate) use self::compare::{CompareOption, options as compare_options};
@@ -183,6 +183,9 @@ fn print(
 ) -> Result<Report, Failure> {
     let format = command.run.format;
     let report = report(command, outcomes, elapsed);
+    if format.is_terse() {
+        sink.write(&terse::render(&report, command.run.terse_version))?;
+    }
     if format.is_json() {
         sink.write(&json::render(&report, format.has_bins()))?;
     }

@@ -356,7 +356,7 @@ impl Queued {
         let Free { slot, buf } = self.free.pop().expect("there is room for the batch");
         let mut io = io(tally, op, buf).user_data(slot.into());
         if let Some(priorities) = &mut self.priorities {
-            io = priorities.apply(io, op.direction);
+            io = priorities.apply(io, op, slot);
         }
         let submitted = match &self.owner {
             _ if op.file > 0 => self.submit_to_more(op.file, io, now_ns),
@@ -432,7 +432,7 @@ impl Queued {
         if self.more.is_some() {
             return self.reap_files::<TIMED>(tally, min, max);
         }
-        let Self { queue, slots, free, tag_waits, .. } = self;
+        let Self { queue, slots, free, tag_waits, priorities, .. } = self;
         // One time stamp for all, read after the reaping.
         let mut stamp = None;
         let reaped = queue.reap_with(min as usize, max as usize, |completion| {
@@ -452,7 +452,8 @@ impl Queued {
                     let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
                     let buf = || free.last().and_then(|free| free.buf.as_deref());
                     let block = || buf().unwrap_or_default();
-                    tally.end::<TIMED>(op, moved, latencies, block);
+                    let ioprio = || ioprio(priorities, user_data);
+                    tally.end::<TIMED>(op, moved, latencies, ioprio, block);
                 }
                 Err(status) => tally.fail(op, IoError::Ended(status)),
             }
@@ -469,7 +470,7 @@ impl Queued {
     #[cold]
     #[inline(never)]
     fn reap_files<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
-        let Self { queue, more, slots, free, tag_waits, .. } = self;
+        let Self { queue, more, slots, free, tag_waits, priorities, .. } = self;
         let more = more.as_mut().expect("several files");
         let mut stamp = None;
         let reaped = more.reap(queue, min as usize, max as usize, &mut |completion| {
@@ -484,7 +485,9 @@ impl Queued {
                 Ok(moved) => {
                     let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
                     let buf = || free.last().and_then(|free| free.buf.as_deref());
-                    tally.end::<TIMED>(slot.op(), moved, latencies, || buf().unwrap_or_default());
+                    let ioprio = || ioprio(priorities, user_data);
+                    let block = || buf().unwrap_or_default();
+                    tally.end::<TIMED>(slot.op(), moved, latencies, ioprio, block);
                 }
                 Err(status) => tally.fail(slot.op(), IoError::Ended(status)),
             }
@@ -496,6 +499,11 @@ impl Queued {
         tally.tick();
         self.is_fresh = reaped <= 1;
     }
+}
+
+/// Returns the priority of the I/O in a slot; 0 if it has none.
+fn ioprio(priorities: &Option<Box<Prioritiser>>, slot: u64) -> u16 {
+    priorities.as_ref().map_or(0, |priorities| priorities.of_slot(slot as u32))
 }
 
 /// Returns an I/O with the buffer of its slot.

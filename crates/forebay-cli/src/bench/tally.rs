@@ -371,13 +371,15 @@ impl<'a> Tally<'a> {
     }
 
     /// Records an I/O that succeeded. It took `clat_ns` from its commit and `lat_ns` from its
-    /// start, if it is `TIMED`. `block` returns its memory.
+    /// start, if it is `TIMED`. `ioprio` returns its priority, as in `ioprio_set(2)`, and `block`
+    /// its memory.
     #[inline(always)]
     pub(super) fn end<'b, const TIMED: bool>(
         &mut self,
         op: Op,
         moved: u64,
         [clat_ns, lat_ns]: [u64; 2],
+        ioprio: impl FnOnce() -> u16,
         block: impl FnOnce() -> &'b [u8],
     ) {
         if moved == 0 {
@@ -394,16 +396,23 @@ impl<'a> Tally<'a> {
             self.stats.directions[op.direction.index()].short_ios += 1;
         }
         if self.is_watchful {
-            self.watch(op, moved, [clat_ns, lat_ns], block());
+            self.watch(op, moved, [clat_ns, lat_ns], ioprio(), block());
         }
     }
 
     /// Does work at the end of an I/O that only some jobs need.
     #[inline(never)]
-    fn watch(&mut self, op: Op, moved: u64, [clat_ns, lat_ns]: [u64; 2], block: &[u8]) {
+    fn watch(
+        &mut self,
+        op: Op,
+        moved: u64,
+        [clat_ns, lat_ns]: [u64; 2],
+        ioprio: u16,
+        block: &[u8],
+    ) {
         if let Some(logs) = &mut self.logs {
-            let has_slat = !self.job.is_blocking();
-            logs.record(op, moved, Sample { now_ns: self.now_ns, clat_ns, lat_ns, has_slat });
+            let (now_ns, has_slat) = (self.now_ns, !self.job.is_blocking());
+            logs.record(op, moved, Sample { now_ns, clat_ns, lat_ns, has_slat, ioprio });
         }
         if let Some(series) = &mut self.series {
             series.record(op.direction, self.now_ns, moved, clat_ns);

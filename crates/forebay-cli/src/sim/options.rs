@@ -17,8 +17,9 @@ use crate::failure::Failure;
 /// Options that the simulator honours, with any value.
 #[rustfmt::skip]
 const HONOURED: &[&str] = &[
-    "name", "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread",
-    "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
+    "name", "description", "kb_base",
+    "rw", "rw_sequencer", "percentage_random", "random_distribution",
+    "rwmixread", "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
     "blockalign", "size", "offset", "io_size", "number_ios", "iodepth",
     "iodepth_batch", "iodepth_batch_complete_max", "numjobs", "runtime",
     "time_based", "fsync", "end_fsync", "fsync_on_close", "weight", "throttle_iops",
@@ -26,7 +27,7 @@ const HONOURED: &[&str] = &[
     "throttle_write_bps", "throttle_iops_burst", "throttle_bps_burst",
     "throttle_read_iops_burst", "throttle_read_bps_burst", "throttle_write_iops_burst",
     "throttle_write_bps_burst", "throttle_latency_target_us", "prio", "prioclass",
-    "cmdprio_percentage", "cmdprio_class", "cmdprio",
+    "cmdprio_percentage", "cmdprio_bssplit", "cmdprio_class", "cmdprio",
 ];
 
 /// Options about the device, or about files.
@@ -40,10 +41,12 @@ const FILENAME: &str = "filename";
 /// Options about the report.
 #[rustfmt::skip]
 const OF_REPORTS: &[&str] = &[
-    "new_group", "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles",
+    "new_group", "unit_base",
+    "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles",
     "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat", "disable_bw",
-    "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
-    "log_max_value", "log_offset", "per_job_logs",
+    "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
+    "write_hist_log", "log_hist_msec", "log_hist_coarseness", "log_avg_msec",
+    "log_max_value", "log_offset", "log_prio", "per_job_logs",
 ];
 
 /// Returns the settings that the job file gives for the disk. As in `bench`, an option beside

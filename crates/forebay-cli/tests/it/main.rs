@@ -13,6 +13,7 @@ mod endings;
 mod engines;
 mod errors_beside_fio;
 mod files_beside_fio;
+mod histogram_logs;
 mod job_files;
 mod lab;
 mod latency_target;
@@ -44,6 +45,8 @@ mod steady_beside_fio;
 #[path = "../../../forebay/tests/support/storage_daemon.rs"]
 mod storage_daemon;
 mod takeover;
+mod terse;
 mod trace;
+mod units;
 mod verify_fio;
 mod vhost_user;

@@ -1,9 +1,14 @@
 //! I/O priorities of jobs. I/Os of different priorities do not merge, so the number of requests
 //! shows the priorities that the layer got, at any speed.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::process::Command;
 
-use crate::common::{bench, bench_json, folder, stderr};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{bench, bench_json, folder, skip_without, stderr};
 
 /// Returns the number of requests of one batch of 32 adjacent reads.
 fn requests(args: &str) -> u64 {
@@ -46,4 +51,73 @@ fn priorities_without_a_scheduler_that_orders_by_them_are_noted() {
     let note =
         "forebay: a: its I/O priorities have no effect on ram:1M: only scheduler=mq-deadline";
     assert!(stderr(&output).contains(note), "{}", stderr(&output));
+}
+
+/// Returns the pairs of size and priority in a log, without repetitions.
+fn logged(folder: &TempDir) -> BTreeSet<(u64, String)> {
+    let text = std::fs::read_to_string(folder.path().join("p_clat.1.log")).expect("a log");
+    let pair = |line: &str| {
+        let fields: Vec<_> = line.split(", ").collect();
+        (fields[3].parse().expect(line), fields[4].to_owned())
+    };
+    text.lines().map(pair).collect()
+}
+
+#[test]
+fn logged_priorities_are_those_of_fio() {
+    let test = "logged_priorities_are_those_of_fio";
+    let base = "--name=a --rw=randread --direct=1 --ioengine=libaio --iodepth=4 --size=4m \
+                --filename=disk.img --write_lat_log=p --randrepeat=1";
+    for options in [
+        "",
+        "--log_prio=1",
+        "--log_prio=1 --prio=5",
+        "--log_prio=1 --prioclass=2 --prio=4",
+        "--log_prio=1 --cmdprio_percentage=50 --cmdprio_class=2 --cmdprio=3",
+        "--log_prio=1 --prio=7 --cmdprio_percentage=50 --cmdprio_class=3 --cmdprio=2",
+        "--prio=7 --cmdprio_percentage=50 --cmdprio_class=3 --cmdprio=2",
+        "--log_prio=1 --bssplit=4k/40:8k/60 --cmdprio_bssplit=4k/100:8k/0 --cmdprio_class=2",
+        "--log_prio=1 --bssplit=4k/40:8k/60 --prio=6 --cmdprio_bssplit=4k/25/2/1:4k/75/3/2",
+    ] {
+        let args = format!("{base} {options}");
+        let (their_folder, our_folder) = (folder(), folder());
+        let fio = Command::new("fio")
+            .args(args.split_whitespace())
+            .current_dir(their_folder.path())
+            .output();
+        match fio {
+            Ok(output) => assert!(output.status.success(), "fio: {}", stderr(&output)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return skip_without("fio", test),
+            Err(error) => panic!("fio: {error}"),
+        }
+        bench_json(&our_folder, &args);
+        assert_eq!(logged(&our_folder), logged(&their_folder), "{options}");
+    }
+}
+
+#[test]
+fn real_time_io_is_marked_in_logs_of_any_engine() {
+    for engine in ["", "--ioengine=psync"] {
+        let args = format!(
+            "--name=a --filename=ram:1M --rw=randread {engine} --write_lat_log=p \
+             --scheduler=mq-deadline --cmdprio_percentage=50"
+        );
+        let folder = folder();
+        bench_json(&folder, &args);
+        let both = [(4096, "0".to_owned()), (4096, "1".to_owned())];
+        assert_eq!(logged(&folder), BTreeSet::from(both), "{engine}");
+    }
+}
+
+#[test]
+fn examples_of_fio_for_priorities_are_accepted() {
+    let test = "examples_of_fio_for_priorities_are_accepted";
+    for name in ["cmdprio-bssplit.fio", "cmdprio-percentage.fio"] {
+        let path = format!("/usr/share/doc/fio/examples/{name}");
+        if !std::path::Path::new(&path).exists() {
+            return skip_without("fio-examples", test);
+        }
+        let output = bench(&folder(), &format!("--parse-only {path}"));
+        assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(0)), "{name}");
+    }
 }

@@ -30,10 +30,9 @@ fn unknown_options_get_the_nearest_one() {
          before or after forebay",
     );
     check(
-        "--name=a --unit_base=1",
+        "--name=a --unit_base=2",
         2,
-        "--unit_base: forebay does not support this fio option; the report counts bytes; multiply \
-         them by 8",
+        "--unit_base=2: unknown value '2'; did you mean '0'? (accepted: 0, 8, 1)",
     );
     check("job.fio", 1, "job.fio: cannot read the file: No such file or directory (os error 2)");
     check("-x", 2, "'-x' is not an option; options begin with --");

@@ -36,7 +36,7 @@ fn a_published_command_is_understood() {
     assert!(job.time_based && job.group_reporting);
     assert_eq!(job.filename.as_deref(), Some("disk.img"));
     assert_eq!(job.ioengine, Some(Engine::Libaio));
-    assert_eq!(command.run.format, OutputFormat::Json);
+    assert_eq!(command.run.format, OutputFormat::JSON);
 }
 
 #[test]
@@ -189,4 +189,14 @@ fn argument_that_is_not_utf8_is_refused() {
     use std::os::unix::ffi::OsStringExt;
     let error = parse([OsString::from_vec(b"--name=\xff".to_vec())]).expect_err("not UTF-8");
     assert_eq!(error.to_string(), "'--name=\u{fffd}' is not valid UTF-8");
+}
+
+#[test]
+fn log_without_a_value_has_the_name_of_the_job() {
+    let command = run("--write_hist_log --name=a --write_bw_log --write_lat_log x --rw=write");
+    let logs = &command.jobs[0].logs;
+    let prefixes = [&logs.hist, &logs.bw, &logs.lat].map(Option::as_deref);
+    assert_eq!(prefixes, [Some("a"), Some("a"), Some("x")]);
+    let logs = &run("--name=b --write_iops_log").jobs[0].logs;
+    assert_eq!(logs.iops.as_deref(), Some("b"));
 }

@@ -1,58 +1,87 @@
 //! Report formats: fio's `output-format`.
 
-/// The format of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OutputFormat {
-    /// Text.
-    #[default]
-    Normal,
-    /// One JSON value.
-    Json,
-    /// One JSON value with latency histograms.
-    JsonPlus,
-    /// One JSON value, then text.
-    NormalJson,
-    /// One JSON value with latency histograms, then text.
-    NormalJsonPlus,
+/// The formats of a report. Several are printed one after another: terse lines, JSON, text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputFormat {
+    normal: bool,
+    terse: bool,
+    json: bool,
+    bins: bool,
 }
 
 impl OutputFormat {
-    /// Returns the format of a list such as `normal,json`.
+    /// Text.
+    pub const NORMAL: Self = Self { normal: true, terse: false, json: false, bins: false };
+    /// One JSON value.
+    pub const JSON: Self = Self { normal: false, terse: false, json: true, bins: false };
+    /// One JSON value with latency histograms.
+    pub const JSON_PLUS: Self = Self { normal: false, terse: false, json: true, bins: true };
+    /// One line of figures per job.
+    pub const TERSE: Self = Self { normal: false, terse: true, json: false, bins: false };
+
+    /// Returns the formats of a list such as `normal,json`.
     ///
     /// # Errors
     ///
     /// A word of the list that is not a format, in words.
     pub fn from_words(words: &str) -> Result<Self, String> {
-        let (mut normal, mut json, mut plus) = (false, false, false);
+        let mut all = Self { normal: false, terse: false, json: false, bins: false };
         for word in words.split(',') {
             match word {
-                "normal" => normal = true,
-                "json" => json = true,
-                "json+" => plus = true,
+                "normal" => all.normal = true,
+                "terse" => all.terse = true,
+                "json" => all.json = true,
+                "json+" => (all.json, all.bins) = (true, true),
                 _ => return Err(format!("unknown format '{word}'")),
             }
         }
-        Ok(match (normal, json, plus) {
-            (false, _, true) => Self::JsonPlus,
-            (false, _, false) => Self::Json,
-            (true, _, true) => Self::NormalJsonPlus,
-            (true, true, false) => Self::NormalJson,
-            (true, false, false) => Self::Normal,
-        })
+        Ok(all)
     }
 
-    /// Returns whether it contains text.
+    /// Returns these formats with terse lines in addition.
+    #[must_use]
+    pub fn and_terse(self) -> Self {
+        Self { terse: true, ..self }
+    }
+
+    /// Returns whether there is text.
     pub fn is_normal(self) -> bool {
-        matches!(self, Self::Normal | Self::NormalJson | Self::NormalJsonPlus)
+        self.normal
     }
 
-    /// Returns whether it contains a JSON value.
+    /// Returns whether there are terse lines.
+    pub fn is_terse(self) -> bool {
+        self.terse
+    }
+
+    /// Returns whether there is a JSON value.
     pub fn is_json(self) -> bool {
-        self != Self::Normal
+        self.json
     }
 
     /// Returns whether the JSON value has histograms.
     pub fn has_bins(self) -> bool {
-        matches!(self, Self::JsonPlus | Self::NormalJsonPlus)
+        self.bins
+    }
+}
+
+impl Default for OutputFormat {
+    fn default() -> Self {
+        Self::NORMAL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_all_its_formats() {
+        assert_eq!(OutputFormat::from_words("json+"), Ok(OutputFormat::JSON_PLUS));
+        assert_eq!(OutputFormat::from_words("json,json+"), Ok(OutputFormat::JSON_PLUS));
+        let two = OutputFormat::from_words("terse,json").expect("two formats");
+        assert_eq!(two, OutputFormat::JSON.and_terse());
+        assert!(two.is_terse() && two.is_json() && !two.is_normal() && !two.has_bins());
+        assert!(OutputFormat::from_words("json,").is_err_and(|text| text == "unknown format ''"));
     }
 }

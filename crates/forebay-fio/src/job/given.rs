@@ -76,6 +76,7 @@ impl Given {
     pub(super) fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.replay_warnings());
+        warnings.extend(self.logs.warnings());
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         let control = &self.control;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::job::OutputFormat;
+use crate::report::terse;
 
 /// When to show a progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +25,8 @@ pub struct RunOptions {
     pub output: Option<PathBuf>,
     /// The format of the report.
     pub format: OutputFormat,
+    /// The version of terse lines.
+    pub terse_version: terse::Version,
     /// When to show a progress line.
     pub eta: Eta,
     /// The interval at which a new progress line is started.

@@ -132,13 +132,15 @@ impl Reader<'_> {
         }
         // Editors of other systems put it there.
         let contents = contents.strip_prefix("\u{feff}".as_bytes()).unwrap_or(contents);
-        for (at, line) in contents.split(|&byte| byte == b'\n').enumerate() {
+        let lines: Vec<_> = contents.split(|&byte| byte == b'\n').collect();
+        if self.chain.len() > 1 {
+            self.base_first(&lines, 0);
+        }
+        for (at, &line) in lines.iter().enumerate() {
             if self.assembly.has_enough_errors() {
                 return Err(Halt::All);
             }
-            if let Some(link) = self.chain.last_mut() {
-                link.line = at + 1;
-            }
+            self.set_line(at + 1);
             if line.len() > LINE_BYTES_MAX {
                 let text = String::from_utf8_lossy(line);
                 let place = self.place(&text, 0..text.len());
@@ -152,18 +154,45 @@ impl Reader<'_> {
                 self.fail(place, Problem::NotUtf8);
                 continue;
             };
-            self.line(text.strip_suffix('\r').unwrap_or(text))?;
+            let text = text.strip_suffix('\r').unwrap_or(text);
+            self.line(text)?;
+            if content_of(text).is_some_and(|(content, _)| content.starts_with('[')) {
+                self.base_first(&lines, at + 1);
+            }
         }
         Ok(())
     }
 
-    fn line(&mut self, text: &str) -> Result<(), Halt> {
-        let end = text.find([';', '#']).unwrap_or(text.len());
-        let content = text[..end].trim();
-        if content.is_empty() {
-            return Ok(());
+    /// Sets `kb_base` before the other options of a section or an included file, from line number
+    /// `from` on. As in fio, the base holds for all of them, wherever it is given.
+    fn base_first(&mut self, lines: &[&[u8]], from: usize) {
+        if !matches!(self.section, Section::Global | Section::Job(_)) {
+            return;
         }
-        let start = end - text[..end].trim_start().len();
+        let line_now = self.chain.last().map_or(0, |link| link.line);
+        for (at, line) in lines.iter().enumerate().skip(from) {
+            let Ok(text) = std::str::from_utf8(line) else { continue };
+            let text = text.strip_suffix('\r').unwrap_or(text);
+            match content_of(text) {
+                Some((content, _)) if content.starts_with('[') => break,
+                Some((content, start)) if is_base(content) => {
+                    self.set_line(at + 1);
+                    self.option_or_error(text, content, start);
+                }
+                _ => {}
+            }
+        }
+        self.set_line(line_now);
+    }
+
+    fn set_line(&mut self, line: usize) {
+        if let Some(link) = self.chain.last_mut() {
+            link.line = line;
+        }
+    }
+
+    fn line(&mut self, text: &str) -> Result<(), Halt> {
+        let Some((content, start)) = content_of(text) else { return Ok(()) };
         let all = start..start + content.len();
         if content.starts_with('[') {
             return self.section(text, content, all);
@@ -182,11 +211,18 @@ impl Reader<'_> {
             let place = self.place(text, all);
             return self.include(file, place);
         }
+        // The base has been set already.
+        if !is_base(content) {
+            self.option_or_error(text, content, start);
+        }
+        Ok(())
+    }
+
+    fn option_or_error(&mut self, text: &str, content: &str, start: usize) {
         if let Err((range, problem)) = self.option(text, content, start) {
             let place = self.place(text, range);
             self.fail(place, problem);
         }
-        Ok(())
     }
 
     fn section(&mut self, text: &str, content: &str, range: Range<usize>) -> Result<(), Halt> {
@@ -345,6 +381,20 @@ impl Reader<'_> {
         let (file, included_from) = self.files();
         JobFileError { file, place, included_from, problem }
     }
+}
+
+/// Returns the part of a line before a comment, and where it begins; `None` if it is empty.
+fn content_of(text: &str) -> Option<(&str, usize)> {
+    let end = text.find([';', '#']).unwrap_or(text.len());
+    let content = text[..end].trim();
+    let start = end - text[..end].trim_start().len();
+    (!content.is_empty()).then_some((content, start))
+}
+
+/// Returns whether a line sets `kb_base`.
+fn is_base(content: &str) -> bool {
+    let name = content.split('=').next().unwrap_or_default().trim();
+    matches!(name, "kb_base" | "kb-base")
 }
 
 /// Returns the text after `include`, if the line begins with that.

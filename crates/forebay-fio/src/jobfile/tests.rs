@@ -7,6 +7,7 @@ use super::*;
 use crate::arguments;
 use crate::cmdline::{CommandError, Parsed, parse_with};
 use crate::job::Job;
+use crate::units::Size;
 
 /// Files and variables in memory.
 #[derive(Debug, Default)]
@@ -370,13 +371,32 @@ fn sections_are_picked_by_name() {
 }
 
 #[test]
+fn base_of_units_holds_for_a_whole_section() {
+    let text = "[global]\nbs=1k\n[a]\nsize=10k\nkb_base=1000\nrate=2k,2kib\n[b]\nsize=10k\n\
+                include=more\n[c]\nbs=4k\nkb-base = 1000\nkb_base=1024\n";
+    let files = [("a.fio", text), ("more", "io_size=8k\nkb_base=1000\n")];
+    let command = run("a.fio", &files);
+    let [a, b, c] = &command.jobs[..] else { panic!("{:?}", command.jobs) };
+    assert_eq!((a.bs, a.size, a.pace.rate), (1024, Some(Size::Bytes(10_000)), [2000, 2048, 2048]));
+    let sizes = (b.size, b.io_size);
+    assert_eq!(sizes, (Some(Size::Bytes(10_240)), Some(Size::Bytes(8000))));
+    assert_eq!(c.bs, 4096, "the last line counts");
+    let arguments = crate::arguments::line(&command.jobs[..1]);
+    assert!(arguments.ends_with("--rate=2kib,2kb --kb_base=1000"), "{arguments}");
+    let files = [("a.fio", "[a]\nbs=4k\nkb_base=10 ; ten\n")];
+    let error = parse_with(["a.fio".into()], &mut memory(&files)).expect_err("no base").to_string();
+    assert!(error.starts_with("a.fio:3:9: kb_base=10: "), "{error}");
+    assert_eq!(error.matches("kb_base=10: ").count(), 1, "{error}");
+}
+
+#[test]
 fn ignored_options_are_reported_once() {
-    let text = "[a]\ndescription=x\n[b]\ndescription=y\nfallocate=posix\ncreate_fsync=0\n";
+    let text = "[a]\ndisk_util=0\n[b]\ndisk_util=1\nfallocate=posix\ncreate_fsync=0\n";
     let files = [("a.fio", text)];
     let command = run("--clocksource=cpu a.fio --clocksource=cpu", &files);
     let expected = [
         "--clocksource is ignored: the clock is always CLOCK_MONOTONIC",
-        "a.fio:2: description is ignored: the report does not show it",
+        "a.fio:2: disk_util is ignored: the report has one form",
         "a.fio:6: create_fsync is ignored: it is about creating files, which happens before the \
          measurement",
     ];

@@ -11,8 +11,9 @@ const COLUMNS: usize = 96;
 #[rustfmt::skip]
 const GROUPS: &[(&str, &[&str])] = &[
     ("Jobs and devices", &[
-        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "invalidate",
-        "allow_mounted_write", "fixedbufs", "sqthread_poll", "uri", "pool", "rbdname", "clientname",
+        "name", "description", "filename", "ioengine", "direct", "buffered", "numjobs", "thread",
+        "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll", "uri", "pool",
+        "rbdname", "clientname",
     ]),
     ("Order and ends of jobs", &[
         "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
@@ -49,7 +50,9 @@ const GROUPS: &[(&str, &[&str])] = &[
         "rate_process", "rate_min", "rate_iops_min", "rate_cycle", "io_submit_mode",
         "thinktime", "thinktime_spin", "thinktime_blocks",
     ]),
-    ("I/O priorities", &["prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio"]),
+    ("I/O priorities", &[
+        "prio", "prioclass", "cmdprio_percentage", "cmdprio_bssplit", "cmdprio_class", "cmdprio",
+    ]),
     ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
     ("Data and verification", &[
         "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
@@ -57,10 +60,12 @@ const GROUPS: &[(&str, &[&str])] = &[
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
     ]),
     ("Measurements and logs", &[
+        "kb_base", "unit_base",
         "group_reporting", "percentile_list", "clat_percentiles", "lat_percentiles",
         "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat",
         "disable_bw", "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
-        "log_avg_msec", "log_max_value", "log_offset", "per_job_logs",
+        "write_hist_log", "log_hist_msec", "log_hist_coarseness",
+        "log_avg_msec", "log_max_value", "log_offset", "log_prio", "per_job_logs",
     ]),
     ("Logs of I/Os, and their replay", &[
         "write_iolog", "read_iolog", "replay_redirect", "replay_no_stall", "replay_time_scale",
@@ -83,7 +88,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "throttle_write_bps_burst", "throttle_latency_target_us",
     ]),
     ("Report and run", &[
-        "output", "output-format", "status-interval", "eta", "eta-newline", "trace",
+        "output", "output-format", "minimal", "append-terse", "terse-version", "status-interval",
+        "eta", "eta-newline", "trace",
         "insight", "section", "parse-only", "showcmd", "readonly", "warnings-fatal", "help",
     ]),
 ];

@@ -12,7 +12,8 @@ pub(crate) mod values;
 
 use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
-use crate::units::{self, NumberError, Size};
+use crate::report::number::Base;
+use crate::units::{self, NumberError, Size, decimal};
 
 pub use self::help::{groups, help, help_of, lines_of};
 use self::known::{Foreign, Verdict};
@@ -97,7 +98,8 @@ impl Found {
 
     /// Returns whether the value is the prefix of log files, which a job file may leave out.
     pub fn is_log(&self) -> bool {
-        const LOGS: [&str; 3] = ["write_bw_log", "write_lat_log", "write_iops_log"];
+        const LOGS: [&str; 4] =
+            ["write_bw_log", "write_lat_log", "write_iops_log", "write_hist_log"];
         matches!(self, Self::Supported(spec) if LOGS.contains(&spec.name))
     }
 
@@ -150,6 +152,15 @@ impl OptionSpec {
         is_run || matches!(self.kind, RunParsed { .. } | Help)
     }
 
+    /// Returns whether its value has numbers whose units depend on `kb_base`.
+    fn has_sizes(&self) -> bool {
+        match self.kind {
+            Kind::Int { .. } | Kind::Bytes { .. } | Kind::Size { .. } => true,
+            Kind::Parsed { .. } => WITH_SIZES.contains(&self.name),
+            _ => false,
+        }
+    }
+
     /// Returns the name and the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
@@ -176,10 +187,20 @@ impl OptionSpec {
     }
 
     fn set(&self, value: &str, given: &mut Given, run: &mut RunOptions) -> Result<(), String> {
+        let translated;
+        let value = match given.measures.units.base() {
+            Base::Decimal if self.has_sizes() => {
+                translated = decimal::translated(value);
+                &translated
+            }
+            _ => value,
+        };
         let number = |error: NumberError| error.to_string();
         given.texts.retain(|(name, _)| *name != self.name);
         if value != self.default && is_by_text(self.name, value) {
             given.texts.push((self.name, value.to_owned()));
+            // Texts are in the notation of the default base, so the other base comes after them.
+            given.texts.sort_by_key(|(name, _)| *name == "kb_base");
         }
         match self.kind {
             Kind::Int { min, max, set } | Kind::Bytes { min, max, set } => {
@@ -214,14 +235,24 @@ impl OptionSpec {
     }
 }
 
+/// Options with a syntax of their own that has sizes or counts.
+#[rustfmt::skip]
+const WITH_SIZES: &[&str] = &[
+    "rw", "random_distribution", "bs", "bsrange", "bssplit", "blockalign", "filesize",
+    "file_service_type", "rate", "rate_iops", "rate_min", "rate_iops_min", "replay_align",
+    "cmdprio_bssplit",
+];
+
 /// Options that keep their values as given, because their values have a syntax of their own.
 #[rustfmt::skip]
 const BY_TEXT: &[&str] = &[
+    "description", "kb_base", "unit_base",
     "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
     "bssplit", "bs_unaligned", "blockalign", "number_ios",
     "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",
-    "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
+    "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_bssplit",
+    "cmdprio_class", "cmdprio",
     "directory", "filename_format", "nrfiles", "filesize", "openfiles", "file_service_type",
     "opendir", "unlink", "create_on_open", "allow_file_create", "file_append", "offset_increment",
     "fallocate", "exitall", "exitall_on_error", "exit_what", "wait_for", "flow", "flow_id",
@@ -236,8 +267,9 @@ const BY_TEXT: &[&str] = &[
     "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
     "slat_percentiles", "unified_rw_reporting",
     "write_bw_log",
-    "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
-    "log_offset", "per_job_logs", "write_iolog", "read_iolog", "replay_redirect",
+    "write_lat_log", "write_iops_log", "write_hist_log", "log_hist_msec", "log_hist_coarseness",
+    "log_avg_msec", "log_max_value",
+    "log_offset", "log_prio", "per_job_logs", "write_iolog", "read_iolog", "replay_redirect",
     "replay_no_stall", "replay_time_scale", "replay_align", "replay_scale", "replay_skip",
 ];
 

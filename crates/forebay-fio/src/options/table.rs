@@ -2,12 +2,17 @@
 //! `fio --cmdhelp` lists them.
 
 mod ends;
+mod settings;
 
 use std::time::Duration;
 
+use self::settings::SETTINGS;
 use super::{Kind, OptionSpec, values};
 use crate::job::{Eta, Fallocate, Given, Method, OutputFormat, control};
+use crate::logs::histograms::COARSENESS_MAX;
 use crate::measures::Unified;
+use crate::report::number::Base;
+use crate::report::terse;
 use crate::units::Size;
 use crate::verify::pattern::Pattern;
 
@@ -19,22 +24,6 @@ const fn row(
     kind: Kind,
 ) -> OptionSpec {
     OptionSpec { name, aliases, kind, default, help }
-}
-
-/// A key of device specs by the same name. `accepts` lists its values; a test of the program opens
-/// a disk with each word, and compares the default with that of the block layer.
-macro_rules! policy {
-    ($name:literal, $default:literal, $accepts:literal, $help:literal) => {
-        row($name, &[], $default, $help, Kind::Policy { accepts: $accepts })
-    };
-}
-
-/// A limit, the latency goal or the weight of the job as an owner of I/O. A test of the program
-/// compares limits and goal with those of the block layer.
-macro_rules! owner {
-    ($name:literal, $default:literal, $accepts:literal, $help:literal) => {
-        row($name, &[], $default, $help, Kind::Owner { accepts: $accepts })
-    };
 }
 
 /// Adds a warning to a job, or removes it.
@@ -53,23 +42,45 @@ const FILENAME_FORMAT: &str = "$jobname.$jobnum.$filenum";
 const FILES_MAX: u64 = 65_535;
 
 /// All supported options.
-pub static OPTIONS: &[OptionSpec] = &concat::<{ MAIN.len() + ends::ROWS.len() }>(MAIN, ends::ROWS);
+pub static OPTIONS: &[OptionSpec] =
+    &joined::<{ MAIN.len() + SETTINGS.len() + ends::ROWS.len() }>([MAIN, SETTINGS, ends::ROWS]);
 
-/// Joins two tables.
-const fn concat<const N: usize>(a: &[OptionSpec], b: &[OptionSpec]) -> [OptionSpec; N] {
-    let mut all = [a[0]; N];
-    let mut at = 0;
+/// Joins tables.
+const fn joined<const N: usize>(tables: [&[OptionSpec]; 3]) -> [OptionSpec; N] {
+    let mut all = [tables[0][0]; N];
+    let (mut at, mut table, mut row) = (0, 0, 0);
     while at < N {
-        all[at] = if at < a.len() { a[at] } else { b[at - a.len()] };
+        while row == tables[table].len() {
+            (table, row) = (table + 1, 0);
+        }
+        all[at] = tables[table][row];
+        row += 1;
         at += 1;
     }
     all
 }
 
+/// The options of jobs and of the whole run, without those of the other tables.
 #[rustfmt::skip]
 const MAIN: &[OptionSpec] = &[
     row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
+    row("description", &[], "no description", "text for the report",
+        Kind::Text { set: |g, text| g.measures.description = Some(text.to_owned()) }),
+    row("kb_base", &[], "1024",
+        "1024: k is 1024 and ki is 1000; 1000: the reverse, and the report prefers kB to KiB",
+        Kind::Choice {
+            words: &["1024", "1000"],
+            set: |g, word| g.measures.units.set_base(match word {
+                "1000" => Base::Decimal,
+                _ => Base::Binary,
+            }),
+        }),
+    row("unit_base", &[], "0", "unit of rates in the report: bytes, or bits with 1",
+        Kind::Choice {
+            words: &["0", "8", "1"],
+            set: |g, word| g.measures.units.set_bits(word == "1"),
+        }),
     row("filename", &[], "JOB.CLONE.0, a file",
         "file, block device or device spec such as ram:1G (forebay help specs); several files with \
          colons between them",
@@ -292,6 +303,17 @@ const MAIN: &[OptionSpec] = &[
                 g.priority.cmdprio_percentage = pair.map(Option::unwrap_or_default);
                 Ok(())
             } }),
+    row("cmdprio_bssplit", &[], "no size",
+        "percentages of the reads and writes of certain sizes, with the priority of cmdprio_class \
+         and cmdprio, or with a class and a level of their own",
+        Kind::Parsed {
+            accepts: "parts such as 64k/20 or 64k/20/1/0 with colons between them, or two lists: \
+                      read,write",
+            set: |g, text| {
+                let pair = values::pair(text, values::size_shares)?;
+                g.priority.cmdprio_bssplit = Some(pair.map(Option::unwrap_or_default));
+                Ok(())
+            } }),
     row("cmdprio_class", &[], "1, if there is a cmdprio_percentage",
         "class of that priority: 1 real-time, 2 best effort, 3 idle; 0: real-time",
         Kind::Parsed { accepts: "a number from 0 to 3, or two: read,write",
@@ -451,12 +473,24 @@ const MAIN: &[OptionSpec] = &[
         Kind::Text { set: |g, text| g.logs.lat = Some(text.to_owned()) }),
     row("write_iops_log", &[], "no log", "write a log of IOPS; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.iops = Some(text.to_owned()) }),
+    row("write_hist_log", &[], "no log",
+        "write a log of histograms of the completion latency; the value is the prefix of its name",
+        Kind::Text { set: |g, text| g.logs.hist = Some(text.to_owned()) }),
+    row("log_hist_msec", &[], "0", "interval of the histograms in the log, ms; 0: none",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.hist_msec = n }),
+    row("log_hist_coarseness", &[], "0",
+        "coarseness of the histograms in the log: each step halves the number of their buckets, \
+         1856",
+        Kind::Int { min: 0, max: COARSENESS_MAX, set: |g, n| g.logs.hist_coarseness = n as u8 }),
     row("log_avg_msec", &[], "0", "log averages over this number of milliseconds; 0: every I/O",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.avg_msec = n }),
     row("log_max_value", &[], "0", "log the maximum latency of each window, not the mean",
         Kind::Bool { set: |g, on| g.logs.max_value = on }),
     row("log_offset", &[], "0", "add offsets to the logs",
         Kind::Bool { set: |g, on| g.logs.offset = on }),
+    row("log_prio", &[], "0",
+        "log the priority of each I/O as class and level, not only whether it is real-time",
+        Kind::Bool { set: |g, on| g.logs.prio = on }),
     row("per_job_logs", &[], "1", "write a separate log for each clone",
         Kind::Bool { set: |g, on| g.logs.shared = !on }),
     row("write_iolog", &[], "no log",
@@ -529,132 +563,35 @@ const MAIN: &[OptionSpec] = &[
             set: |g, text| { g.placement.nice = values::nice(text)?; Ok(()) } }),
     row("new_group", &[], "0", "start a new reporting group",
         Kind::Flag { set: |g, on| g.new_group = Some(on) }),
-    policy!("plug", "outermost", "outermost, per-level or none",
-        "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
-    policy!("nomerges", "0", "0, 1 or 2",
-        "0 and 1: merge with the newest request of the plug; 2: no merges"),
-    policy!("kick", "deferred", "deferred, per-device, per-request or loop-end",
-        "when the driver starts: once per batch, or for comparison more often"),
-    policy!("wake", "fair", "fair, batch, stash or single",
-        "which waiter gets a freed tag; stash starves most threads, for experiments only"),
-    policy!("tag_need", "auto", "auto, one or parts",
-        "how many tags a split I/O waits for; auto: parts on rotational disks, otherwise one"),
-    policy!("nr_requests", "queue_depth; with a scheduler twice device_depth, at least 64",
-        "a number from 1 to queue_depth", "number of tags in use at most"),
-    policy!("reserved_tags", "0", "a number below nr_requests (default: queue_depth)",
-        "tags kept for reserved I/O, which bench never submits, so its jobs have fewer tags"),
-    policy!("async_depth", "nr_requests; with a scheduler three quarters of it for all but reads",
-        "a number from 1 to queue_depth",
-        "most tags for background I/O, and with a scheduler for all but reads; \
-         bench submits no background I/O"),
-    policy!("tag_set", "none", "a name", "share one set of tags with the disks of the same name"),
-    policy!("run_queue", "dedupe", "dedupe or always",
-        "when completions run the queue; always emulates older Linux, for comparison"),
-    policy!("flush", "hold", "hold, requeue or tail",
-        "order of writes and a non-queued flush; tail emulates older Linux, for comparison"),
-    policy!("flush_pending_ms", "5000", "a number of milliseconds from 0 to 3600000",
-        "longest time that a flush waits for writes to join it, ms"),
-    policy!("io_timeout_ms", "0", "a number of milliseconds from 0 to 3600000",
-        "time limit of a request at the device, ms; 0: none"),
-    policy!("io_timeout_grace_ms", "10000", "a number of milliseconds from 0 to 3600000",
-        "grace period after which the device counts as gone, ms; needs io_timeout_ms"),
-    policy!("elide", "on for ram and null, else off", "on or off",
-        "end a flush at once if there is nothing to flush; needs exclusive=on on a file"),
-    policy!("exclusive", "off", "on or off",
-        "keep other programs out: O_EXCL on a device, an advisory lock on a file"),
-    policy!("queue_depth", "256, or as the modelled device", "a number from 1 to 10240",
-        "requests in flight per hardware context"),
-    policy!("nr_hw_queues", "processors + 1; 1 with service=on, a scheduler, or run_queue=always",
-        "a number from 1 to 1024",
-        "hardware contexts: one is shared, each of the others belongs to one thread"),
-    policy!("scheduler", "mq-deadline on rotational models and back ends, else none",
-        "auto, none, mq-deadline, kyber or bfq",
-        "order of the requests that wait for the device; merges them across threads"),
-    policy!("device_depth", "32 on rotational disks, else half of queue_depth",
-        "a number from 1 to queue_depth",
-        "most requests that the scheduler hands to the device at once"),
-    policy!("fifo_batch", "16", "a number from 1 to 10240",
-        "requests in a row in the order of their addresses"),
-    policy!("read_expire", "500", "a number of milliseconds from 0 to 3600000",
-        "time after which a read goes before the order of addresses, ms"),
-    policy!("write_expire", "5000", "a number of milliseconds from 0 to 3600000",
-        "time after which a write goes before the order of addresses, ms"),
-    policy!("writes_starved", "2", "a number from 0 to 10240",
-        "batches of reads that may go before waiting writes"),
-    policy!("front_merges", "on", "on or off",
-        "merge a request also with the one that follows it on the disk"),
-    policy!("prio_aging_expire", "10000", "a number of milliseconds from 0 to 3600000",
-        "time after which a request goes before those of a higher class, ms"),
-    policy!("read_lat_nsec", "2000000", "a number of nanoseconds from 0 to 3600000000000",
-        "target latency of reads at the device, kept by limiting other I/O, ns"),
-    policy!("write_lat_nsec", "10000000", "a number of nanoseconds from 0 to 3600000000000",
-        "target latency of writes at the device, kept by limiting other I/O, ns"),
-    policy!("slice_idle_us", "8000", "a number of microseconds from 0 to 1000000",
-        "longest wait of a rotational disk for the next request of a reader, us; 0: none"),
-    policy!("max_budget", "0", "a number from 0 to 2097152",
-        "most sectors of 512 bytes that an owner moves in a row; 0: by the speed of the disk"),
-    policy!("timeout_sync", "125", "a number of milliseconds from 0 to 3600000",
-        "longest time that an owner has the device in a row, ms"),
-    policy!("fifo_expire_sync", "125", "a number of milliseconds from 0 to 3600000",
-        "time after which a read goes first when its owner has its turn, ms"),
-    policy!("fifo_expire_async", "250", "a number of milliseconds from 0 to 3600000",
-        "time after which other I/O goes first when its owner has its turn, ms"),
-    policy!("weight_by", "cost", "bytes, ios or cost",
-        "measure in which weights of owners divide the device"),
-    policy!("cost_read_io_ns", "10000", "a number from 1 to 1000000000",
-        "cost of each read request, ns"),
-    policy!("cost_read_byte_ps", "1000", "a number from 0 to 1000000000",
-        "cost of each byte read, ps; 1000 are 1 GB/s"),
-    policy!("cost_write_io_ns", "10000", "a number from 1 to 1000000000",
-        "cost of each other request, ns"),
-    policy!("cost_write_byte_ps", "1000", "a number from 0 to 1000000000",
-        "cost of each byte written, ps"),
-    policy!("max_sectors_kb", "the device's",
-        "a number of KiB from 1 to 1048576", "largest request, KiB"),
-    policy!("iostats", "on", "on or off", "record latencies inside the layer"),
-    owner!("weight", "100", "a number from 1 to 10000",
-        "share of each clone while several wait for tags; nr_hw_queues becomes 1"),
-    owner!("throttle_iops", "0", "a number of I/Os per second from 0 to 268435456; 0: no limit",
-        "limit in the block layer on I/Os per second, for each clone"),
-    owner!("throttle_bps", "0", "a number of bytes per second from 0 to 1T; 0: no limit",
-        "limit in the block layer on bytes per second, for each clone"),
-    owner!("throttle_read_iops", "0",
-        "a number of I/Os per second from 0 to 268435456; 0: no limit",
-        "limit in the block layer on reads per second, for each clone"),
-    owner!("throttle_read_bps", "0", "a number of bytes per second from 0 to 1T; 0: no limit",
-        "limit in the block layer on bytes read per second, for each clone"),
-    owner!("throttle_write_iops", "0",
-        "a number of I/Os per second from 0 to 268435456; 0: no limit",
-        "limit in the block layer on writes and trims per second, for each clone"),
-    owner!("throttle_write_bps", "0", "a number of bytes per second from 0 to 1T; 0: no limit",
-        "limit in the block layer on bytes written or trimmed per second, for each clone"),
-    owner!("throttle_iops_burst", "a tenth of a second at the rate, at least 1",
-        "a number of I/Os from 0 to 268435456", "I/Os that may start at once; needs throttle_iops"),
-    owner!("throttle_bps_burst", "a tenth of a second at the rate, at least 4k",
-        "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_bps"),
-    owner!("throttle_read_iops_burst", "a tenth of a second at the rate, at least 1",
-        "a number of I/Os from 0 to 268435456",
-        "I/Os that may start at once; needs throttle_read_iops"),
-    owner!("throttle_read_bps_burst", "a tenth of a second at the rate, at least 4k",
-        "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_read_bps"),
-    owner!("throttle_write_iops_burst", "a tenth of a second at the rate, at least 1",
-        "a number of I/Os from 0 to 268435456",
-        "I/Os that may start at once; needs throttle_write_iops"),
-    owner!("throttle_write_bps_burst", "a tenth of a second at the rate, at least 4k",
-        "a number of bytes from 0 to 1T", "bytes that may start at once; needs throttle_write_bps"),
-    owner!("throttle_latency_target_us", "0",
-        "a number of microseconds from 0 to 100000000; 0: no goal",
-        "latency goal of each clone: others have less I/O in flight while it is missed, us"),
     row("output", &[], "standard output", "file for the report",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "format of the report",
         Kind::RunParsed {
-            accepts: "normal, json, json+, or several with commas",
+            accepts: "normal, terse, json, json+, or several with commas",
             set: |run, text| {
                 run.format = OutputFormat::from_words(text)?;
                 Ok(())
             },
         }),
+    row("minimal", &[], "0", "the same as output-format=terse",
+        Kind::RunFlag { set: |run, on| match on {
+            true => run.format = OutputFormat::TERSE,
+            false if run.format == OutputFormat::TERSE => run.format = OutputFormat::NORMAL,
+            false => {}
+        } }),
+    row("append-terse", &[], "0", "print terse lines in addition to the other formats",
+        Kind::RunFlag { set: |run, on| {
+            if on {
+                run.format = run.format.and_terse();
+            }
+        } }),
+    row("terse-version", &[], "3", "version of terse lines",
+        Kind::RunParsed { accepts: "2, 3, 4 or 5",
+            set: |run, text| {
+                let version = terse::Version::of_number(text);
+                run.terse_version = version.ok_or("there is no such version")?;
+                Ok(())
+            } }),
     row("status-interval", &[], "only at the end", "print the whole report at this interval",
         Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
             set: |run, text| { run.status_interval = values::period(text)?; Ok(()) } }),

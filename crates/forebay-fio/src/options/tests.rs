@@ -89,7 +89,7 @@ fn values_arrive_where_they_belong() {
         assert_eq!(given(key, "a value").policies, [(key, "a value".to_owned())]);
     }
     let (_, run) = apply("output-format", "json").expect("a format");
-    assert_eq!(run.format, OutputFormat::Json);
+    assert_eq!(run.format, OutputFormat::JSON);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn words_are_those_of_lists_only() {
         |name: &str| OPTIONS.iter().find(|option| option.name == name).expect(name).kind.words();
     assert_eq!(words("wake"), ["fair", "batch", "stash", "single"]);
     assert_eq!(words("direct"), ["0", "1"]);
-    assert_eq!(words("output-format"), ["normal", "json", "json+"]);
+    assert_eq!(words("output-format"), ["normal", "terse", "json", "json+"]);
     assert!(words("rw").contains(&"randrw"));
     for name in ["bs", "iodepth", "tag_set", "verify_pattern", "random_distribution", "weight"] {
         assert!(words(name).is_empty(), "{name}: {:?}", words(name));

@@ -12,6 +12,7 @@ use crate::generator::skew::{Distribution, Zone, ZoneLen};
 use crate::generator::{Direction, Pattern};
 use crate::iolog::Skip;
 use crate::job::Engine;
+use crate::priority::{Class, Priority, SizeShare};
 use crate::units::{self, NumberError};
 
 /// The words of `rw`.
@@ -150,6 +151,36 @@ pub(super) fn split(text: &str) -> Result<SizeRule, String> {
     let missing = parts.iter().filter(|part| part.1.is_none()).count().max(1) as u32;
     let rest = ((100 - given) / missing) as u8;
     Ok(SizeRule::Split(parts.into_iter().map(|(bs, share)| (bs, share.unwrap_or(rest))).collect()))
+}
+
+/// Parses the parts of `cmdprio_bssplit` for one direction: `size/percentage`, or
+/// `size/percentage/class/level`.
+pub(super) fn size_shares(text: &str) -> Result<Vec<SizeShare>, String> {
+    let mut shares: Vec<SizeShare> = Vec::new();
+    for part in text.split(':') {
+        let fields: Vec<_> = part.split('/').collect();
+        let (size, percentage, priority) = match fields[..] {
+            [size, percentage] => (size, percentage, None),
+            [size, percentage, class, level] => {
+                let number = up_to(class, 3)?;
+                let class = Class::of_number(number).ok_or("class 0 is no class: use 1, 2 or 3")?;
+                (size, percentage, Some(Priority { class, level: up_to(level, 7)? }))
+            }
+            _ => {
+                let part = Short(part);
+                return Err(format!("'{part}' has neither two nor four fields between slashes"));
+            }
+        };
+        shares.push(SizeShare { bytes: block(size)?, percent: percent(percentage)?, priority });
+    }
+    for SizeShare { bytes, .. } in &shares {
+        let of_size = shares.iter().filter(|share| share.bytes == *bytes);
+        let sum: u32 = of_size.map(|share| u32::from(share.percent)).sum();
+        if sum > 100 {
+            return Err(format!("the percentages of {bytes} bytes add up to {sum}, more than 100"));
+        }
+    }
+    Ok(shares)
 }
 
 /// Parses the value of `rw=`: a word, and after a colon a number of bytes or of I/Os.

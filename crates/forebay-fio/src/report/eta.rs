@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::number;
+use super::number::{self, Units};
 use crate::generator::{Direction, Mix, Pattern};
 
 /// The values of the progress line.
@@ -16,6 +16,8 @@ pub struct Progress {
     pub percent: Option<f64>,
     /// Bytes and I/Os per second, by [`Direction`].
     pub rates: [(u64, u64); 3],
+    /// The units of rates.
+    pub units: Units,
     /// Seconds left, if they are known.
     pub seconds_left: Option<u64>,
 }
@@ -29,7 +31,7 @@ impl Progress {
             Some(percent) => write!(line, "[{percent:.1}%]"),
             None => write!(line, "[-.-%]"),
         };
-        let bandwidth = |(bytes, _)| format!("{}/s", number::bytes(bytes));
+        let bandwidth = |(bytes, _)| self.units.rate(bytes);
         let iops = |(_, ios)| number::count(ios);
         let (bandwidth, iops) = (self.each(bandwidth), self.each(iops));
         if !iops.is_empty() {
@@ -85,6 +87,7 @@ mod tests {
             percent: Some(33.333),
             rates: [(198_180_864, 48_300), (199_229_440, 48_500), (0, 0)],
             seconds_left: Some(61),
+            ..Progress::default()
         };
         assert_eq!(
             progress.render(),

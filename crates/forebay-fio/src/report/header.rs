@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::number;
 use crate::job::Job;
 
 /// Returns the lines of the header. `engines` has the name of the engine of each job.
@@ -10,7 +9,8 @@ pub fn render(jobs: &[Job], version: &str, engines: &[String]) -> String {
     let mut text = String::new();
     for (job, engine) in jobs.iter().zip(engines) {
         let [r, w, t] = job.sizes.each_ref().map(|rule| {
-            format!("{}-{}", number::bytes(rule.min().into()), number::bytes(rule.max().into()))
+            let size = |bytes: u32| job.measures.units.size(bytes.into());
+            format!("{}-{}", size(rule.min()), size(rule.max()))
         });
         // Writing into a String does not fail.
         let _ = writeln!(

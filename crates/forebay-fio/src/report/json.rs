@@ -85,6 +85,9 @@ fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
     if let Some(window) = &job.steady {
         put("steadystate", steady::value(window));
     }
+    if let Some(text) = &job.measures.description {
+        put("desc", text.as_str().into());
+    }
     Value::Object(object)
 }
 

@@ -1,6 +1,7 @@
-//! Reports: the figures of a run as fio prints them, as text ([`normal`]) and as JSON ([`json`]).
+//! Reports: the figures of a run as fio prints them, as text ([`normal`]), as JSON ([`json`]), and
+//! as lines of fields ([`terse`]).
 //!
-//! Both are made from one [`Report`], a plain value that the caller fills. The figures of the block
+//! All are made from one [`Report`], a plain value that the caller fills. The figures of the block
 //! layer are data too: [`DiskUtil`] in place of the kernel's disk statistics, JSON objects under
 //! the key `forebay`, and lines of text at the end.
 
@@ -13,6 +14,7 @@ pub mod normal;
 pub mod number;
 mod steady;
 mod target;
+pub mod terse;
 
 use crate::generator::Direction;
 use crate::latency_target::TargetOptions;

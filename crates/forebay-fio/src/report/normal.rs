@@ -53,6 +53,9 @@ impl Out {
         self.line(format_args!(
             "{name}: (groupid={group}, jobs={jobs}): err={error}: pid={pid}: {date}"
         ));
+        if let Some(text) = &job.measures.description {
+            self.line(format_args!("  Description  : [{text}]"));
+        }
         for direction in Direction::ALL {
             let stats = &job.stats.directions[direction.index()];
             if let Some(word) = job.word(direction).filter(|_| stats.total_ios > 0) {
@@ -74,13 +77,14 @@ impl Out {
 
     fn direction(&mut self, word: &str, stats: &DirectionStats, job: &JobReport, share: f64) {
         let (rate, io) = (stats.bytes_per_second(), stats.io_bytes);
+        let units = job.measures.units;
         self.line(format_args!(
-            "  {}: IOPS={}, BW={}/s ({}/s)({}/{}msec){}",
+            "  {}: IOPS={}, BW={} ({})({}/{}msec){}",
             word,
             number::count(stats.ios_per_second() as u64),
-            number::bytes(rate),
-            number::bytes_decimal(rate),
-            number::bytes(io),
+            units.rate(rate),
+            units.rate_in_other_base(rate),
+            units.size(io),
             stats.runtime_ms,
             if word == Direction::Write.word() { "; 0 zone resets" } else { "" }
         ));
@@ -174,7 +178,7 @@ impl Out {
         }
         self.line(format_args!("{}", target::line(&job.target, job.iodepth)));
         if let Some(window) = &job.steady {
-            self.line(format_args!("{}", steady::line(window)));
+            self.line(format_args!("{}", steady::line(window, job.measures.units)));
         }
     }
 
@@ -186,19 +190,20 @@ impl Out {
             };
             let first = jobs.iter().find(|job| job.group_id == group_id);
             let word = first.and_then(|job| job.word(direction)).unwrap_or(direction.word());
-            let binary = |rate| format!("{}/s", number::bytes(rate));
-            let decimal = |rate| format!("{}/s", number::bytes_decimal(rate));
+            // As in fio, the units are those of the last job of the group.
+            let last = jobs.iter().rev().find(|job| job.group_id == group_id);
+            let units = last.map(|job| job.measures.units).unwrap_or_default();
             self.line(format_args!(
                 "{:>7}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={}-{}msec",
                 word.to_uppercase(),
-                binary(total.rate()),
-                decimal(total.rate()),
-                binary(total.min_rate),
-                binary(total.max_rate),
-                decimal(total.min_rate),
-                decimal(total.max_rate),
-                number::bytes(total.bytes),
-                number::bytes_decimal(total.bytes),
+                units.rate(total.rate()),
+                units.rate_in_other_base(total.rate()),
+                units.rate(total.min_rate),
+                units.rate(total.max_rate),
+                units.rate_in_other_base(total.min_rate),
+                units.rate_in_other_base(total.max_rate),
+                units.size(total.bytes),
+                units.size_in_other_base(total.bytes),
                 total.min_runtime_ms,
                 total.max_runtime_ms
             ));

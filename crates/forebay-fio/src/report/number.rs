@@ -10,6 +10,13 @@ pub enum Base {
 }
 
 impl Base {
+    fn other(self) -> Self {
+        match self {
+            Self::Decimal => Self::Binary,
+            Self::Binary => Self::Decimal,
+        }
+    }
+
     fn step(self) -> u64 {
         match self {
             Self::Decimal => 1000,
@@ -60,14 +67,66 @@ pub fn short(value: u64, digits: usize, base: Base, unit: &str) -> String {
     }
 }
 
+/// The units in which sizes and rates are printed: fio's `kb_base` and `unit_base`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Units {
+    base: Base,
+    bits: bool,
+}
+
+impl Units {
+    /// Returns the base of the prefixes.
+    pub fn base(self) -> Base {
+        self.base
+    }
+
+    /// Sets the base of the prefixes.
+    pub(crate) fn set_base(&mut self, base: Base) {
+        self.base = base;
+    }
+
+    /// Sets whether rates are printed in bits.
+    pub(crate) fn set_bits(&mut self, bits: bool) {
+        self.bits = bits;
+    }
+
+    /// Returns a number of bytes.
+    pub fn size(self, bytes: u64) -> String {
+        short(bytes, 4, self.base, "B")
+    }
+
+    /// Returns a number of bytes with a prefix of the other base.
+    pub fn size_in_other_base(self, bytes: u64) -> String {
+        short(bytes, 4, self.base.other(), "B")
+    }
+
+    /// Returns a rate, with its time.
+    pub fn rate(self, bytes_per_s: u64) -> String {
+        self.rate_with(bytes_per_s, self.base)
+    }
+
+    /// Returns a rate with a prefix of the other base.
+    pub fn rate_in_other_base(self, bytes_per_s: u64) -> String {
+        self.rate_with(bytes_per_s, self.base.other())
+    }
+
+    fn rate_with(self, bytes_per_s: u64, base: Base) -> String {
+        match self.bits {
+            true => short(bytes_per_s.saturating_mul(8), 4, base, "bit/s"),
+            false => short(bytes_per_s, 4, base, "B/s"),
+        }
+    }
+}
+
+impl Default for Units {
+    fn default() -> Self {
+        Self { base: Base::Binary, bits: false }
+    }
+}
+
 /// Returns bytes with a binary prefix: `4096B`, `64.0KiB`.
 pub fn bytes(value: u64) -> String {
     short(value, 4, Base::Binary, "B")
-}
-
-/// Returns bytes with a decimal prefix: `4096B`, `65.5kB`.
-pub fn bytes_decimal(value: u64) -> String {
-    short(value, 4, Base::Decimal, "B")
 }
 
 /// Returns a count: `7529`, `46.0k`.
@@ -124,9 +183,15 @@ mod tests {
         ] {
             assert_eq!(bytes(value), text);
         }
+        let units = Units::default();
         for (value, text) in [(9728, "9728B"), (1_048_576, "1049kB"), (188_412_000, "188MB")] {
-            assert_eq!(bytes_decimal(value), text);
+            assert_eq!(units.size_in_other_base(value), text);
         }
+        let bits = Units { bits: true, ..units };
+        assert_eq!(bits.rate(3_627_000_000), "27.0Gibit/s");
+        assert_eq!(bits.rate_in_other_base(3_627_000_000), "29.0Gbit/s");
+        let decimal = Units { base: Base::Decimal, ..units };
+        assert_eq!((decimal.size(16_384), decimal.rate(1000)), ("16.4kB".into(), "1000B/s".into()));
         for (value, text) in [(0, "0"), (7529, "7529"), (45_996, "46.0k"), (23_097_375, "23.1M")] {
             assert_eq!(count(value), text);
         }

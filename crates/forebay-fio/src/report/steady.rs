@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::number;
+use super::number::{self, Units};
 use crate::steadystate::{Window, mean};
 
 /// Returns the line of the text report.
-pub(super) fn line(window: &Window) -> String {
+pub(super) fn line(window: &Window, units: Units) -> String {
     let limit = window.limit();
     let attained = if window.is_attained() { "yes" } else { "no" };
     let bw = mean(window.bandwidth()) as u64;
@@ -17,9 +17,9 @@ pub(super) fn line(window: &Window) -> String {
         (true, true) => "bw slope",
     };
     format!(
-        "  steadystate  : attained={attained}, bw={}/s ({}/s), iops={}, {what}={:.3}{}",
-        number::bytes(bw),
-        number::bytes_decimal(bw),
+        "  steadystate  : attained={attained}, bw={} ({}), iops={}, {what}={:.3}{}",
+        units.rate(bw),
+        units.rate_in_other_base(bw),
         number::count(mean(window.iops()) as u64),
         window.measured(),
         sign(window)

@@ -111,6 +111,25 @@ forebay (disk.img): bios=1000
 }
 
 #[test]
+fn a_terse_line_has_the_figures_in_the_order_of_fio() {
+    let mut report = report();
+    report.jobs[0].measures.description = Some("a text".to_owned());
+    report.jobs[0].measures.percentile_list = Some(vec![50.0, 99.0]);
+    let zeros = "0%=0;".repeat(18);
+    let expected = format!(
+        "3;forebay-0.1.0;job1;0;0;3000;2000;500;1500;3;3;3.500000;0.288867;20;119;70.000000;\
+         28.886662;50.000000%=70;99.000000%=119;{zeros}23;123;73.500000;29.175529;1996;2003;\
+         99.975000%;1999.500000;4.949747;1000;666;166;1500;3;3;3.498000;0.289252;20;119;69.800000;\
+         28.925191;50.000000%=69;99.000000%=119;{zeros}23;123;73.298000;29.214443;670;670;\
+         100.000000%;670.000000;0.000000;10.000000%;20.000000%;12;0;34;12.7%;25.0%;50.0%;12.5%;\
+         0.0%;0.0%;0.0%;0.00%;0.00%;0.00%;0.00%;30.00%;50.00%;20.00%;0.00%;0.00%;0.00%;0.00%;\
+         0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;disk.img;47;250;703;0;\
+         5;6;11;97.50%;a text\n"
+    );
+    assert_eq!(terse::render(&report, terse::Version::V3), expected);
+}
+
+#[test]
 fn a_failed_job_says_why() {
     let mut report = report();
     let message = "read at offset 4096: media error".to_owned();

@@ -122,6 +122,14 @@ impl Bands {
             std::array::from_fn(|band| at(20 + band)),
         )
     }
+
+    /// Returns the percentage of `total` in the bands below 1 ms and above, where the first band
+    /// has all latencies below 2 us.
+    pub fn percents_from_us(&self, total: u64) -> ([f64; 10], [f64; 12]) {
+        let (_, mut us, ms) = self.percents(total);
+        us[0] = percent(self.0[..=10].iter().sum(), total, 0.01);
+        (us, ms)
+    }
 }
 
 impl Default for Bands {

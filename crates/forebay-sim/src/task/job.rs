@@ -15,7 +15,8 @@ use std::time::Duration;
 /// One clone of a job.
 #[derive(Debug)]
 pub(crate) struct JobTask {
-    pub(crate) job: Job,
+    /// In a box, because a coroutine is started with at most 1024 bytes.
+    pub(crate) job: Box<Job>,
     /// The index of the job, and the number of the clone.
     pub(crate) place: (usize, u32),
     pub(crate) generator: Ops,
@@ -95,7 +96,8 @@ impl RunningClone<'_> {
                 Direction::Trim => Op::Discard,
             };
             let (at, nr) = (next.offset / self.task.block, u64::from(next.len) / self.task.block);
-            let drawn = self.task.priorities.as_mut().map(|drawer| drawer.next(next.direction));
+            let drawer = self.task.priorities.as_mut();
+            let drawn = drawer.and_then(|drawer| drawer.next(next.direction, next.len));
             let priority = drawn.map(priority_of).unwrap_or_default();
             let io = Io { op, block: at, nr, priority, ..flush() };
             self.submit(io, figures::Kind::Io(next.direction));

@@ -15,7 +15,8 @@ use crate::failure::Failure;
 
 /// Options about the form of the report. The runs do without them, because the figures are read
 /// from their reports.
-pub(super) const OF_THE_REPORT: [&str; 5] = [
+pub(super) const OF_THE_REPORT: [&str; 6] = [
+    "unit_base",
     "percentile_list",
     "clat_percentiles",
     "lat_percentiles",
@@ -27,18 +28,22 @@ pub(super) const OF_THE_REPORT: [&str; 5] = [
 pub(super) fn run(run: &RunOptions, asked: &CompareOptions) -> Result<(), Failure> {
     let is_other = asked.format.is_some_and(|format| format != Format::Json);
     let formats = match run.format {
-        OutputFormat::JsonPlus => Some(
+        OutputFormat::JSON_PLUS => Some(
             "--output-format=json+ has no effect: a comparison has no histograms; use \
              --compare-format=json",
         ),
-        OutputFormat::NormalJson | OutputFormat::NormalJsonPlus => Some(
+        OutputFormat::JSON if is_other => {
+            Some("--output-format=json contradicts --compare-format; leave out one of them")
+        }
+        OutputFormat::JSON | OutputFormat::NORMAL => None,
+        OutputFormat::TERSE => Some(
+            "--output-format=terse has no effect: a comparison has no terse lines; use \
+             --compare-format=json",
+        ),
+        _ => Some(
             "--output-format with several formats has no effect: a comparison is printed in one; \
              use --compare-format",
         ),
-        OutputFormat::Json if is_other => {
-            Some("--output-format=json contradicts --compare-format; leave out one of them")
-        }
-        OutputFormat::Json | OutputFormat::Normal => None,
     };
     let reports = run.status_interval.map(|_| {
         "--status-interval has no effect: a comparison prints one report at its end; leave it out"
@@ -118,14 +123,12 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
             "replays are not compared; leave out read_iolog, or use --sweep for several settings",
         );
     }
-    let has_logs =
-        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|log| log.is_some());
-    match jobs.iter().find(has_logs) {
+    match jobs.iter().find(|job| job.logs.is_any()) {
         None => Ok(()),
         Some(job) => refuse(
             job,
             "each run would overwrite the logs of the one before; leave out write_bw_log, \
-             write_lat_log and write_iops_log",
+             write_lat_log, write_iops_log and write_hist_log",
         ),
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn main(
     };
     // Other formats are refused.
     let format = asked.format.unwrap_or(match command.run.format {
-        OutputFormat::Json => Format::Json,
+        OutputFormat::JSON => Format::Json,
         _ => Format::Text,
     });
     sink.write(&match format {

@@ -34,7 +34,7 @@ fn outcome(args: &str) -> Result<[Vec<String>; 3], String> {
     notes.extend(crate::bench::notes::notes(&command.jobs, &targets));
     notes.extend(command.jobs.iter().flat_map(|job| job.warnings.clone()));
     notes.extend(command.warnings);
-    notes.push(format!("as JSON: {}", command.run.format == OutputFormat::Json));
+    notes.push(format!("as JSON: {}", command.run.format == OutputFormat::JSON));
     let [a, b] = planned.sides.map(|side| side.arguments(None));
     Ok([a, b, notes])
 }

@@ -148,7 +148,7 @@ pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result
             command: format!("forebay bench {}", arguments::line(&command.jobs)),
         };
         sink.write(&match command.run.format {
-            OutputFormat::Json => point::json(&sweep.key, &points),
+            OutputFormat::JSON => point::json(&sweep.key, &points),
             _ => charts::text(&about, &points),
         })?;
         if let Some(path) = asked.svg {
@@ -195,7 +195,7 @@ fn run_step(
 fn check(command: &JobList) -> Result<(), Failure> {
     let jobs = &command.jobs;
     let mut messages = Vec::new();
-    if !matches!(command.run.format, OutputFormat::Normal | OutputFormat::Json) {
+    if !matches!(command.run.format, OutputFormat::NORMAL | OutputFormat::JSON) {
         messages.push("--output-format: a sweep is printed as normal or as json".to_owned());
     }
     if command.run.trace.is_some() {
@@ -209,13 +209,11 @@ fn check(command: &JobList) -> Result<(), Failure> {
         messages
             .push(format!("{name}: jobs after a stonewall have rates of their own; leave it out"));
     }
-    let has_logs =
-        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|it| it.is_some());
-    if let Some(job) = jobs.iter().find(has_logs) {
+    if let Some(job) = jobs.iter().find(|job| job.logs.is_any()) {
         let name = &job.name;
         messages.push(format!(
             "{name}: each run would overwrite the logs of the one before; leave out write_bw_log, \
-             write_lat_log and write_iops_log"
+             write_lat_log, write_iops_log and write_hist_log"
         ));
     }
     if let Some(job) = jobs.iter().find(|job| job.replay.write.is_some()) {

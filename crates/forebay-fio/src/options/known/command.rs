@@ -4,7 +4,6 @@ use super::{Foreign, flag, ignored, refused};
 
 const ONE_MACHINE: &str = "run forebay on that machine, for instance through ssh";
 const TRIGGER: &str = "send SIGINT to forebay, which ends the run and prints the report";
-const FORMAT: &str = "use --output-format=normal or --output-format=json";
 
 #[rustfmt::skip]
 pub(super) static OPTIONS: &[Foreign] = &[
@@ -15,8 +14,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["aux-path"], "no state files are written"),
     flag(refused(&["merge-blktrace-only"], "use fio to merge traces")),
     flag(refused(&["bandwidth-log"], "use --write_bw_log")),
-    flag(refused(&["minimal", "append-terse"], FORMAT)),
-    refused(&["terse-version"], FORMAT),
     flag(refused(&["version"], "use forebay --version")),
     flag(refused(&["cpuclock-test"], "use fio to test the clock")),
     flag(refused(&["crctest", "memcpytest"], "use fio for these tests")),

@@ -16,7 +16,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, flag(refused(&["hipri", "registerfiles"], RING))),
     refused(&["hipri_percentage", "sqthread_poll_cpu", "force_async"], RING),
     unless(OFF, refused(&["nowait", "uncached"], CALL)),
-    refused(&["cmdprio_bssplit"], "use --cmdprio_percentage, which does not depend on the size"),
     refused(&["thp"], "I/O buffers are ordinary memory; set transparent_hugepage in /sys"),
     refused(&["readfua", "writefua", "sg_write_mode", "stream_id"], CALL),
     refused(&["cmd_type", "md_per_io_size", "pi_act", "pi_chk", "apptag", "apptag_mask",

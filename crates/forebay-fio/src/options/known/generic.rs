@@ -24,7 +24,6 @@ const NO_FILES: &str = "it is about creating files, which happens before the mea
 #[rustfmt::skip]
 pub(super) static OPTIONS: &[Foreign] = &[
     // Ignored: the measurement and the report are the same.
-    ignored(&["description"], "the report does not show it"),
     ignored(&["clocksource"], "the clock is always CLOCK_MONOTONIC"),
     ignored(&["gtod_cpu"], "reading the clock takes no system call"),
     ignored(&["create_serialize", "create_fsync"], NO_FILES),
@@ -96,17 +95,13 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, refused(&["dedupe_global"], DATA)),
     refused(&["buffer_compress_chunk", "dedupe_mode", "dedupe_working_set_percentage"], DATA),
     // Logs and the report.
-    refused(&["write_hist_log"], "use --output-format=json+, which has the histograms"),
     refused(&["bwavgtime", "iopsavgtime"], LOGS),
-    unless(OFF, refused(&["log_prio", "log_store_compressed", "log_unix_epoch",
+    unless(OFF, refused(&["log_store_compressed", "log_unix_epoch",
         "log_alternate_epoch"], LOGS)),
-    refused(&["log_window_value", "log_issue_time", "log_entries", "log_hist_msec",
-        "log_hist_coarseness", "log_compression", "log_compression_cpus",
-        "log_alternate_epoch_clock_id"], LOGS),
+    refused(&["log_window_value", "log_issue_time", "log_entries", "log_compression",
+        "log_compression_cpus", "log_alternate_epoch_clock_id"], LOGS),
     unless(OFF, refused(&["block_error_percentiles"], "use --continue_on_error=1, which counts \
         errors")),
     refused(&["significant_figures"], "use --output-format=json, which has all digits"),
     unless(&["1", "true", "yes", "on"], refused(&["stats"], "all jobs are reported")),
-    unless(&["0", "8"], refused(&["unit_base"], "the report counts bytes; multiply them by 8")),
-    unless(&["1024"], refused(&["kb_base"], "write sizes as 4k for 4096 and 4ki for 4000")),
 ];
