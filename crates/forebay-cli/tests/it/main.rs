@@ -11,6 +11,7 @@ mod common;
 mod compare;
 mod endings;
 mod engines;
+mod everyday;
 mod files_beside_fio;
 mod job_files;
 mod lab;

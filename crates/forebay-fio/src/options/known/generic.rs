@@ -96,7 +96,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "fdp_pli_select", "dp_scheme"], PLACEMENT),
     // Memory and processors.
     refused(&["lockmem"], "run forebay in a memory cgroup of that size"),
-    unless(&["malloc"], refused(&["mem", "iomem"], "I/O buffers are ordinary memory")),
+    unless(&["malloc"], ignored(&["mem", "iomem"], "I/O buffers are ordinary memory")),
     refused(&["mem_align", "iomem_align", "hugepage-size"], "I/O buffers are ordinary memory"),
     refused(&["priohint"], "no driver passes hints of a priority to its device"),
     unless(OFF, refused(&["cgroup_nodelete"], GROUP)),
