@@ -34,7 +34,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("dedupe-global.fio", "data with duplicates, or of a given compressibility"),
     ("dev-dax.fio", ENGINE),
     ("dfs.fio", ENGINE),
-    ("disk-zone-profile.fio", "zones that are skipped"),
     ("e4defrag.fio", ENGINE),
     ("e4defrag2.fio", ENGINE),
     ("enospc-pressure.fio", "errors that do not end the job"),

@@ -15,6 +15,7 @@ mod load;
 mod region;
 mod replay;
 mod run_options;
+mod zones;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub use self::load::Load;
 pub use self::region::RegionError;
 pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
+pub use self::zones::{ZoneOptions, ZoneSkip};
 
 /// A complete job.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,6 +190,9 @@ impl Job {
         let sizes = given.load.sizes(given.bs);
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
+        if let Some(why) = given.load.zones.conflict() {
+            return Err(conflict(why.to_owned()));
+        }
         let job = Self {
             logs: given.logs.of_job(&name),
             name,
@@ -309,6 +314,11 @@ impl Job {
         let [reads, writes, _] = &self.sizes;
         let reads = self.rw.has(Direction::Read).then_some(reads);
         self.checks.format(reads, writes, self.is_unaligned())
+    }
+
+    /// Returns whether it has zones, which extend to the end of the file.
+    fn has_zones(&self) -> bool {
+        self.variety.as_ref().is_some_and(|variety| variety.zones.is_some())
     }
 
     /// Returns whether sizes of I/Os are any numbers of bytes.

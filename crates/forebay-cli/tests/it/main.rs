@@ -44,3 +44,4 @@ mod takeover;
 mod trace;
 mod verify_fio;
 mod vhost_user;
+mod zones;

@@ -78,6 +78,7 @@ impl Given {
         warnings.extend(self.replay_warnings());
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
+        warnings.extend(self.load.zones.warnings());
         let control = &self.control;
         let without_flow =
             [("flow_id", control.flow_id != 0), ("flow_sleep", !control.flow_sleep.is_zero())];

@@ -33,7 +33,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ]),
     ("Sizes", &[
         "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset",
-        "offset_increment", "io_size", "number_ios", "loops",
+        "offset_increment", "io_size", "number_ios", "loops", "zonemode", "zonesize", "zonerange",
+        "zoneskip",
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",

@@ -20,7 +20,7 @@ pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
 
 /// One option: a row of the table.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
     /// The name in reports, without dashes.
     pub name: &'static str,
@@ -222,6 +222,7 @@ const BY_TEXT: &[&str] = &[
     "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",
     "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
+    "zonemode", "zonesize", "zonerange", "zoneskip",
     "directory", "filename_format", "nrfiles", "filesize", "openfiles", "file_service_type",
     "opendir", "unlink", "create_on_open", "allow_file_create", "file_append", "offset_increment",
     "fallocate", "exitall", "exitall_on_error", "exit_what", "wait_for", "flow", "flow_id",

@@ -87,9 +87,8 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["merge_blktrace_file", "merge_blktrace_scalars", "merge_blktrace_iters"], MERGE),
     // Devices.
     refused(&["ioscheduler"], "write the name to /sys/block/DEVICE/queue/scheduler"),
-    unless(&["none"], refused(&["zonemode"], ZONES)),
     unless(OFF, refused(&["read_beyond_wp", "ignore_zone_limits"], ZONES)),
-    refused(&["zonesize", "zonecapacity", "zonerange", "zoneskip", "max_open_zones",
+    refused(&["zonecapacity", "max_open_zones",
         "job_max_open_zones", "zone_reset_threshold", "zone_reset_frequency",
         "recover_zbd_write_error"], ZONES),
     refused(&["write_hint", "dataplacement", "fdp", "plids", "fdp_pli", "plid_select",
