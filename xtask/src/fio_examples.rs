@@ -31,7 +31,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("cmdprio-percentage.fio", "priorities in logs"),
     ("cpp_null.fio", ENGINE),
     ("cpuio.fio", ENGINE),
-    ("dedupe-global.fio", "data with duplicates, or of a given compressibility"),
     ("dev-dax.fio", ENGINE),
     ("dfs.fio", ENGINE),
     ("e4defrag.fio", ENGINE),

@@ -37,6 +37,7 @@
 pub mod arguments;
 mod assembly;
 pub mod cmdline;
+pub mod data;
 pub mod errors;
 pub mod generator;
 pub mod histogram;

@@ -9,6 +9,7 @@ mod calibrate;
 mod ceph;
 mod common;
 mod compare;
+mod data_beside_fio;
 mod endings;
 mod engines;
 mod everyday;

@@ -79,6 +79,7 @@ impl Given {
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         warnings.extend(self.load.zones.warnings());
+        warnings.extend(self.checks.data.warnings(self.verify == Some(true)));
         let control = &self.control;
         let without_flow =
             [("flow_id", control.flow_id != 0), ("flow_sleep", !control.flow_sleep.is_zero())];

@@ -1,7 +1,7 @@
 //! The options of zones: `zonemode`, `zonesize`, `zonerange`, `zoneskip`.
 //!
-//! Source: fio's HOWTO and fio 3.33, in which a `zonesize` without a `zonemode` is an error. Here it
-//! is a warning.
+//! Source: fio's HOWTO and fio 3.33. fio refuses a `zonesize` without a `zonemode`; here that is a
+//! warning.
 
 use crate::generator::strided::Strided;
 

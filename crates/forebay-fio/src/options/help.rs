@@ -51,6 +51,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
         "verify_offset", "verify_backlog", "verify_backlog_batch", "verify_dump",
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
+        "buffer_compress_percentage", "buffer_compress_chunk", "dedupe_percentage", "dedupe_mode",
+        "dedupe_working_set_percentage", "dedupe_global",
     ]),
     ("Measurements and logs", &[
         "group_reporting", "percentile_list", "clat_percentiles", "lat_percentiles",

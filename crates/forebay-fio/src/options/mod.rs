@@ -222,6 +222,8 @@ const BY_TEXT: &[&str] = &[
     "loops", "max_latency", "serialize_overlap", "ramp_time", "startdelay", "rate",
     "rate_iops", "rate_process", "thinktime", "thinktime_spin",
     "thinktime_blocks", "prio", "prioclass", "cmdprio_percentage", "cmdprio_class", "cmdprio",
+    "buffer_compress_percentage", "buffer_compress_chunk", "dedupe_percentage", "dedupe_mode",
+    "dedupe_working_set_percentage", "dedupe_global", "scramble_buffers",
     "zonemode", "zonesize", "zonerange", "zoneskip",
     "directory", "filename_format", "nrfiles", "filesize", "openfiles", "file_service_type",
     "opendir", "unlink", "create_on_open", "allow_file_create", "file_append", "offset_increment",

@@ -11,7 +11,6 @@ const MERGE: &str = "name the directory of the files of blktrace with --read_iol
 const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
 const VERIFY_STATE: &str = "verify state files are neither written nor read";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
-const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
 const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
@@ -100,10 +99,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["priohint"], "no driver passes hints of a priority to its device"),
     unless(OFF, refused(&["cgroup_nodelete"], GROUP)),
     refused(&["cgroup", "cgroup_weight", "uid", "gid"], GROUP),
-    // The data.
-    unless(&["0"], refused(&["buffer_compress_percentage", "dedupe_percentage"], DATA)),
-    unless(OFF, refused(&["dedupe_global"], DATA)),
-    refused(&["buffer_compress_chunk", "dedupe_mode", "dedupe_working_set_percentage"], DATA),
     // Logs and the report.
     refused(&["write_hist_log"], "use --output-format=json+, which has the histograms"),
     refused(&["bwavgtime", "iopsavgtime"], LOGS),

@@ -1,6 +1,6 @@
 //! The options of the data that jobs write, and of its verification.
 
-use super::{row, warn_if};
+use super::row;
 use crate::job::Method;
 use crate::options::{Kind, OptionSpec};
 use crate::verify::pattern::Pattern;
@@ -53,7 +53,28 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.checks.zero_buffers = on }),
     row("refill_buffers", &[], "0", "make new data for each write, instead of reusing the buffer's",
         Kind::Flag { set: |g, on| g.checks.refill_buffers = on }),
-    row("scramble_buffers", &[], "0", "accepted with a warning: use refill_buffers for new data",
-        Kind::Bool { set: |g, on| warn_if(g, on, "--scramble_buffers has no effect: buffers keep \
-            their data; use --refill_buffers for new data") }),
+    row("scramble_buffers", &[], "1",
+        "change a few bytes in each sector of a buffer that is written again",
+        Kind::Bool { set: |g, on| g.checks.data.is_unscrambled = !on }),
+    row("buffer_compress_percentage", &[], "none given",
+        "percentage of each chunk that is zeros or buffer_pattern; the rest is random",
+        Kind::Int { min: 0, max: 100, set: |g, n| g.checks.data.compress = Some(n as u8) }),
+    row("buffer_compress_chunk", &[], "512",
+        "bytes of a chunk of compressible data; 0: the smallest write",
+        Kind::Int { min: 0, max: 1 << 30,
+            set: |g, n| g.checks.data.chunk = Some(n as u32).filter(|&n| n != 512) }),
+    row("dedupe_percentage", &[], "0", "percentage of writes that repeat earlier data",
+        Kind::Int { min: 0, max: 100, set: |g, n| g.checks.data.dedupe = n as u8 }),
+    row("dedupe_mode", &[], "repeat",
+        "repeat: the last data that were new; working_set: some of the first ones",
+        Kind::Choice {
+            words: &["repeat", "working_set"],
+            set: |g, word| g.checks.data.has_working_set = word == "working_set",
+        }),
+    row("dedupe_working_set_percentage", &[], "5",
+        "size of that working set, as a percentage of size",
+        Kind::Int { min: 0, max: 100,
+            set: |g, n| g.checks.data.working_set = Some(n as u8).filter(|&n| n != 5) }),
+    row("dedupe_global", &[], "0", "clones of all jobs with this option share a working set",
+        Kind::Bool { set: |g, on| g.checks.data.is_global = on }),
 ];
