@@ -183,7 +183,7 @@ pub fn scramble(block: &mut [u8], offset: u64, number: u64) {
     const SECTOR: usize = 512;
     /// A sector has eight cache lines; the change is in one of them.
     const LINE: usize = 64;
-    let line = (number ^ offset / SECTOR as u64) as usize % (SECTOR / LINE) * LINE;
+    let line = (number ^ (offset / SECTOR as u64)) as usize % (SECTOR / LINE) * LINE;
     let offsets = (offset..).step_by(SECTOR);
     for (sector, offset) in block.chunks_exact_mut(SECTOR).zip(offsets) {
         sector[line..line + 8].copy_from_slice(&offset.to_le_bytes());

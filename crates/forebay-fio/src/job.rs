@@ -181,7 +181,7 @@ impl Job {
         mut given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let mut warnings = given.warnings();
+        let mut warnings = given.check(&name)?;
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -191,9 +191,6 @@ impl Job {
         let sizes = given.load.sizes(given.bs);
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
-        if let Some(why) = given.load.zones.conflict() {
-            return Err(conflict(why.to_owned()));
-        }
         let job = Self {
             logs: given.logs.of_job(&name),
             name,

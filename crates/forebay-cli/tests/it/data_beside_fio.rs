@@ -66,15 +66,10 @@ fn duplicates_and_compressibility_are_those_of_fio() {
                 let args = format!("--name=a --filename=x --rw=write --bs=4k --size=4m {options}");
                 beside_fio(test, &args, |folders| {
                     let [theirs, ours] = folders.map(|folder| folder.join("x"));
-                    let nr @ [nr_theirs, nr_ours] = [&theirs, &ours].map(|path| unique(path).len());
+                    let nr = [&theirs, &ours].map(|path| unique(path).len());
                     // 1,024 blocks: the standard deviation of their number is 16.
-                    assert!(
-                        nr[0].abs_diff(nr[1]) <= 80,
-                        "{options}: fio {}, ours {}",
-                        nr[0],
-                        nr[1]
-                    );
-                    assert_eq!(nr[0] == 1, nr[1] == 1, "{options}");
+                    assert!(nr[0].abs_diff(nr[1]) <= 110, "{options}: {nr:?}");
+                    assert_eq!(nr[0] == 1, nr[1] == 1, "{options}: {nr:?}");
                     let (Some(theirs), Some(ours)) = (compressed(&theirs), compressed(&ours))
                     else {
                         return skip_without("gzip", test);
