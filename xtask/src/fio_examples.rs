@@ -28,10 +28,8 @@ const ZONES: &str = "zoned devices";
 const REFUSED: &[(&str, &str)] = &[
     ("cpp_null.fio", ENGINE),
     ("cpuio.fio", ENGINE),
-    ("dedupe-global.fio", "data with duplicates, or of a given compressibility"),
     ("dev-dax.fio", ENGINE),
     ("dfs.fio", ENGINE),
-    ("disk-zone-profile.fio", "zones that are skipped"),
     ("e4defrag.fio", ENGINE),
     ("e4defrag2.fio", ENGINE),
     ("exec.fio", ENGINE),

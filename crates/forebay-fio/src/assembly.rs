@@ -143,6 +143,7 @@ impl Assembly {
     ) -> Result<(), UsageError> {
         let spec = match found {
             Found::Supported(spec) => spec,
+            Found::Ignored(foreign, _) if foreign.off.contains(&value) => return Ok(()),
             Found::Ignored(foreign, why) => {
                 let name = foreign.names[0];
                 if !self.warned.contains(&name) {

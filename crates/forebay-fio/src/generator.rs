@@ -21,6 +21,7 @@ mod power;
 pub mod sizes;
 pub mod skew;
 mod stream;
+pub mod strided;
 pub mod varied;
 
 use self::directions::Directions;

@@ -16,10 +16,12 @@ mod on_error;
 mod region;
 mod replay;
 mod run_options;
+mod zones;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::data::{Contents, Member};
 use crate::errors::UsageError;
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
@@ -45,6 +47,7 @@ pub use self::on_error::OnError;
 pub use self::region::RegionError;
 pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
+pub use self::zones::{ZoneOptions, ZoneSkip};
 
 /// A complete job.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,7 +184,7 @@ impl Job {
         mut given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let mut warnings = given.warnings();
+        let mut warnings = given.check(&name)?;
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -314,9 +317,50 @@ impl Job {
         self.checks.format(reads, writes, self.is_unaligned())
     }
 
+    /// Returns whether it has zones, which extend to the end of the file.
+    fn has_zones(&self) -> bool {
+        self.variety.as_ref().is_some_and(|variety| variety.zones.is_some())
+    }
+
     /// Returns whether sizes of I/Os are any numbers of bytes.
     fn is_unaligned(&self) -> bool {
         self.variety.as_ref().is_some_and(|variety| variety.unaligned)
+    }
+
+    /// Returns whether `dedupe_percentage` or `buffer_compress_percentage` determines the data of
+    /// each write.
+    pub fn generates_data(&self) -> bool {
+        !self.verify && self.checks.data.is_given()
+    }
+
+    /// Returns the data of clone number `stream` that later writes may repeat. `chance` differs
+    /// between runs.
+    pub fn member(&self, stream: u64, chance: u64) -> Member {
+        /// fio's default of `dedupe_working_set_percentage`.
+        const PERCENT: u8 = 5;
+        let bytes = match self.size {
+            Some(Size::Bytes(bytes)) => bytes,
+            _ => 0,
+        };
+        let percent = self.checks.data.working_set.unwrap_or(PERCENT);
+        let writes = self.sizes[Direction::Write.index()].min();
+        let nr_blocks = Size::Percent(percent).of(bytes) / u64::from(writes);
+        Member { seed: self.randseed ^ chance, stream, nr_blocks: nr_blocks.max(1) }
+    }
+
+    /// Returns the data of the writes of the clone `own`, whose duplicates come from `set`.
+    pub fn contents(&self, own: Member, set: Vec<Member>) -> Contents {
+        let min_write = self.sizes[Direction::Write.index()].min();
+        let pattern = self.checks.buffer_pattern.as_ref();
+        Contents::new(&self.checks.data, pattern, min_write, own, set)
+    }
+
+    /// Returns whether buffers that are written again are scrambled.
+    pub fn scrambles(&self) -> bool {
+        let checks = &self.checks;
+        let is_fixed = checks.zero_buffers || checks.buffer_pattern.is_some();
+        let is_new = self.verify || checks.refill_buffers || checks.data.is_given();
+        !checks.data.keeps_buffers() && !is_fixed && !is_new && self.rw.has(Direction::Write)
     }
 
     /// Checks that the header has a place in the smallest block.
@@ -373,6 +417,14 @@ impl Job {
             return conflict(format!(
                 "{name}: --rate_min is above --rate, or --rate_iops_min above \
                                      --rate_iops; lower the minimum"
+            ));
+        }
+        let data = &self.checks.data;
+        let has_size = matches!(self.size, Some(Size::Bytes(bytes)) if bytes > 0);
+        if data.dedupe > 0 && data.has_working_set && !has_size {
+            return conflict(format!(
+                "{}: --dedupe_mode=working_set needs --size in bytes: the set is a part of it",
+                self.name
             ));
         }
         if self.time_based && self.runtime.is_none() {

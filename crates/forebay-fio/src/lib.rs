@@ -37,6 +37,7 @@
 pub mod arguments;
 mod assembly;
 pub mod cmdline;
+pub mod data;
 mod errno;
 pub mod errors;
 pub mod generator;

@@ -1,7 +1,8 @@
 //! Contents of blocks: the data of writes, and the verification of reads.
 
+use forebay_fio::data::{Contents, Member, scramble};
 use forebay_fio::generator::Op;
-use forebay_fio::job::Method;
+use forebay_fio::job::{Job, Method};
 use forebay_fio::random::Xoshiro256;
 use forebay_fio::report::JobError;
 use forebay_fio::verify::{self, Write};
@@ -9,6 +10,33 @@ use rustix::io::Errno;
 
 use super::tally::{Check, Tally};
 use crate::output;
+
+/// Returns the data of the writes of clone number `stream`, unless its buffers keep theirs.
+pub(super) fn contents(job: &Job, jobs: &[Job], stream: u64, chance: u64) -> Option<Contents> {
+    if !job.generates_data() {
+        return None;
+    }
+    let own = job.member(stream, chance);
+    let data = &job.checks.data;
+    let set = match (data.has_working_set, data.is_global) {
+        (false, _) => Vec::new(),
+        (true, false) => vec![own],
+        (true, true) => shared_set(jobs, chance),
+    };
+    Some(job.contents(own, set))
+}
+
+/// Returns the working set of all clones that share one. Each has an equal part of it.
+fn shared_set(jobs: &[Job], chance: u64) -> Vec<Member> {
+    let clones = jobs.iter().flat_map(|job| (0..job.numjobs).map(move |_| job));
+    let sharing = (0..).zip(clones).filter(|(_, job)| job.checks.data.shares_set());
+    let mut set: Vec<_> = sharing.map(|(stream, job)| job.member(stream, chance)).collect();
+    let nr = set.len() as u64;
+    for member in &mut set {
+        member.nr_blocks = (member.nr_blocks / nr).max(1);
+    }
+    set
+}
 
 /// Maximum number of bad blocks that are reported one by one; the rest are only counted.
 const TOLD_MAX: u64 = 10;
@@ -27,8 +55,18 @@ impl Tally<'_> {
                 let write = Write { thread: self.thread, number, time_ns };
                 self.format.fill(block, offset, stamp, write);
             }
+            _ if self.contents.is_some() => {
+                if let Some(contents) = &self.contents {
+                    contents.borrow_mut().fill(block);
+                }
+            }
             _ if checks.zero_buffers => {}
             _ if checks.buffer_pattern.is_some() => {}
+            _ if self.scrambles => {
+                let number = self.nr_scrambled.get();
+                self.nr_scrambled.set(number + 1);
+                scramble(block, offset, number);
+            }
             // `refill_buffers`: every write of a block has new data.
             _ => Xoshiro256::new(stamp.seed ^ offset, self.now_ns).fill(block),
         }

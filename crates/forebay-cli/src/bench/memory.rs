@@ -25,8 +25,9 @@ fn check_within(
 ) -> Result<(), Failure> {
     let needs = targets.iter().zip(regions).map(|(target, &region)| {
         let job = &jobs[target.job];
-        // A clone has one set of buffers for all its files.
-        let buffers = if target.file == 0 { buffer_bytes(job) } else { 0 };
+        // A clone has one set of buffers for all its files, unless they are registered.
+        let has_own = target.file == 0 || job.fixedbufs == Some(true);
+        let buffers = if has_own { buffer_bytes(job) } else { 0 };
         (job, buffers, bitmap_bytes(job, region))
     });
     let total = needs.clone().fold(0_u64, |sum, (_, buffers, bitmap)| {

@@ -22,6 +22,7 @@ use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
+use super::file_buffers::FileBuffers;
 use super::memory::buffers;
 use super::priority::Prioritiser;
 use super::queues::Queues;
@@ -37,6 +38,8 @@ pub(super) struct Queued {
     owner: Option<Owner>,
     /// The queues of further files.
     more: Option<Box<Queues>>,
+    /// The registered buffers of further files, if the job wants registered buffers.
+    file_buffers: Option<Box<FileBuffers>>,
     /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
     free: Vec<Free>,
@@ -125,6 +128,7 @@ impl Queued {
             queue: disk.queue(),
             owner: owner.cloned(),
             more: Queues::new(&disks[1..]),
+            file_buffers: FileBuffers::new(job, disks[1..].iter().map(|(disk, _)| *disk)),
             slots: vec![Slot::IDLE; depth],
             free,
             spare: Vec::new(),
@@ -353,7 +357,10 @@ impl Queued {
     /// which the caller fills.
     #[inline(always)]
     fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, SubmitErrorKind> {
-        let Free { slot, buf } = self.free.pop().expect("there is room for the batch");
+        let Free { slot, mut buf } = self.free.pop().expect("there is room for the batch");
+        if op.file > 0 {
+            buf = self.borrow(slot, op.file, buf);
+        }
         let mut io = io(tally, op, buf).user_data(slot.into());
         if let Some(priorities) = &mut self.priorities {
             io = priorities.apply(io, op, slot);
@@ -365,10 +372,22 @@ impl Queued {
         };
         if let Err(refused) = submitted {
             cold_path();
-            self.free.push(Free { slot, buf: refused.io.into_buf() });
+            let buf = refused.io.into_buf();
+            let buf = give_back(&mut self.file_buffers, slot, op.file, buf);
+            self.free.push(Free { slot, buf });
             return Err(refused.kind);
         }
         Ok(slot)
+    }
+
+    /// Returns the buffer for an I/O on a file after the first, whose slot has this one.
+    #[cold]
+    #[inline(never)]
+    fn borrow(&mut self, slot: u32, file: u16, own: Option<Buf>) -> Option<Buf> {
+        match &mut self.file_buffers {
+            Some(buffers) => buffers.borrow(slot, file, own),
+            None => own,
+        }
     }
 
     /// Submits to the queue of a file after the first.
@@ -470,12 +489,11 @@ impl Queued {
     #[cold]
     #[inline(never)]
     fn reap_files<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
-        let Self { queue, more, slots, free, tag_waits, priorities, .. } = self;
+        let Self { queue, more, slots, free, tag_waits, priorities, file_buffers, .. } = self;
         let more = more.as_mut().expect("several files");
         let mut stamp = None;
         let reaped = more.reap(queue, min as usize, max as usize, &mut |completion| {
             let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
-            free.push(Free { slot: user_data as u32, buf });
             let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
             let slot = &slots[user_data as usize];
             if let Some(ns) = tag_wait_ns {
@@ -484,13 +502,14 @@ impl Queued {
             match result {
                 Ok(moved) => {
                     let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
-                    let buf = || free.last().and_then(|free| free.buf.as_deref());
+                    let block = || buf.as_deref().unwrap_or_default();
                     let ioprio = || ioprio(priorities, user_data);
-                    let block = || buf().unwrap_or_default();
                     tally.end::<TIMED>(slot.op(), moved, latencies, ioprio, block);
                 }
                 Err(status) => tally.fail(slot.op(), IoError::Ended(status)),
             }
+            let buf = give_back(file_buffers, user_data as u32, slot.file, buf);
+            free.push(Free { slot: user_data as u32, buf });
         });
         if stamp.is_none() {
             tally.read_clock_for::<TIMED>();
@@ -504,6 +523,19 @@ impl Queued {
 /// Returns the priority of the I/O in a slot; 0 if it has none.
 fn ioprio(priorities: &Option<Box<Prioritiser>>, slot: u64) -> u16 {
     priorities.as_ref().map_or(0, |priorities| priorities.of_slot(slot as u32))
+}
+
+/// Returns the buffer of a slot whose I/O on this file had `used`.
+fn give_back(
+    buffers: &mut Option<Box<FileBuffers>>,
+    slot: u32,
+    file: u16,
+    used: Option<Buf>,
+) -> Option<Buf> {
+    match buffers {
+        Some(buffers) if file > 0 => buffers.give_back(slot, file, used),
+        _ => used,
+    }
 }
 
 /// Returns an I/O with the buffer of its slot.

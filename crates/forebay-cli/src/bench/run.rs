@@ -377,7 +377,7 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     let ops = match (&task.job.recording, &workload.variety, task.regions) {
         (Some(recording), ..) => Ops::Replayed(Replayed::new(recording)),
         (None, None, [_]) => Ops::Plain(Generator::new(&workload)),
-        (None, Some(_), [_]) => Ops::Varied(Varied::new(&workload)),
+        (None, Some(_), [_]) => Ops::Varied(Box::new(Varied::new(&workload))),
         (None, _, regions) => Ops::Files(files(&task, regions)),
     };
     // Sending fails only if the main thread has panicked; then nothing is left to do.
@@ -387,7 +387,7 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     let start = task.together.wait(task.jobs, task.targets[0].job, start, quit);
     match ops {
         Ops::Plain(ops) => worker.run(start, ops),
-        Ops::Varied(ops) => worker.run(start, ops),
+        Ops::Varied(ops) => worker.run(start, *ops),
         Ops::Files(ops) => worker.run(start, ops),
         Ops::Replayed(ops) => worker.run(start, ops),
     }
@@ -399,7 +399,7 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
 #[derive(Debug)]
 enum Ops {
     Plain(Generator),
-    Varied(Varied),
+    Varied(Box<Varied>),
     Files(Files),
     Replayed(Replayed),
 }

@@ -5,11 +5,12 @@ mod failures;
 pub(super) mod pauses;
 mod rate_check;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
 use std::time::{Duration, Instant};
 
 use forebay::Disk;
+use forebay_fio::data::Contents;
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::iolog::Act;
 use forebay_fio::job::Job;
@@ -54,8 +55,14 @@ pub(super) struct Tally<'a> {
     rate_check: Option<Box<RateCheck>>,
     /// Whether work may be due before the next submission.
     pub(super) is_pause_due: bool,
-    /// Whether each write gets newly generated data.
+    /// Whether each write gets new data, or its buffer is scrambled.
     pub(super) fills: bool,
+    /// The data of writes, if each write gets data by options of its own.
+    pub(super) contents: Option<RefCell<Box<Contents>>>,
+    /// Whether the buffer of each write is scrambled.
+    pub(super) scrambles: bool,
+    /// The number of writes whose buffers were scrambled.
+    pub(super) nr_scrambled: Cell<u64>,
     /// Whether an I/O's end needs more work than counting.
     pub(super) is_watchful: bool,
     /// The stamp of the blocks in each file.
@@ -148,7 +155,13 @@ impl<'a> Tally<'a> {
             flow: None,
             rate_check: RateCheck::new(job),
             is_pause_due: false,
-            fills: job.verify || job.checks.refill_buffers,
+            fills: job.verify
+                || job.checks.refill_buffers
+                || job.generates_data()
+                || job.scrambles(),
+            contents: None,
+            scrambles: job.scrambles(),
+            nr_scrambled: Cell::new(0),
             is_watchful: false,
             stamps,
             format: job.format(),

@@ -3,6 +3,7 @@
 //! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`.
 //! [`queued`](super::queued) and [`calls`](super::calls) do the I/O.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use forebay_fio::verify::Stamp;
 
 use super::cache;
 use super::calls::Calls;
+use super::contents::contents;
 use super::gauge::{Gauge, Phase};
 use super::outcome::Outcome;
 use super::plan::{self, Target};
@@ -157,6 +159,8 @@ impl<'a> Worker<'a> {
             Ok(log) => tally.log_writer = log,
             Err(error) => tally.error = Some(error),
         }
+        let contents = contents(job, task.jobs, stream, task.chance);
+        tally.contents = contents.map(|contents| RefCell::new(Box::new(contents)));
         if task.has_series {
             tally.series = Some(Box::new(Series::new(|direction| job.rw.has(direction))));
         }

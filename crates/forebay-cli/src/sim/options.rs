@@ -21,6 +21,7 @@ const HONOURED: &[&str] = &[
     "rw", "rw_sequencer", "percentage_random", "random_distribution",
     "rwmixread", "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
     "blockalign", "size", "offset", "io_size", "number_ios", "iodepth",
+    "zonemode", "zonesize", "zonerange", "zoneskip",
     "iodepth_batch", "iodepth_batch_complete_max", "numjobs", "runtime",
     "time_based", "fsync", "end_fsync", "fsync_on_close", "weight", "throttle_iops",
     "throttle_bps", "throttle_read_iops", "throttle_read_bps", "throttle_write_iops",

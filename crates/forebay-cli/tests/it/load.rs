@@ -191,10 +191,12 @@ fn buffers_have_the_requested_length() {
     };
     assert!(write("--zero_buffers").iter().all(|&byte| byte == 0));
     assert!(write("--buffer_pattern=0xab12").chunks(2).all(|pair| pair == [0xab, 0x12]));
-    let kept = write("");
-    assert_eq!(kept[..4096], kept[4096..8192], "depth 1 has one buffer");
+    let kept = write("--scramble_buffers=0");
+    assert!(kept[..4096] == kept[4096..8192], "depth 1 has one buffer");
+    let scrambled = write("");
+    assert!(scrambled[..4096] != scrambled[4096..8192]);
     let refilled = write("--refill_buffers");
-    assert_ne!(refilled[..4096], refilled[4096..8192]);
+    assert!(refilled[..4096] != refilled[4096..8192]);
 }
 
 #[test]

@@ -288,6 +288,7 @@ mod tests {
                 step: 0,
                 identical: false,
                 number_ios: Some(7),
+                zones: None,
             }));
         }
         assert_eq!(Files::new(&all, &Service::default(), None, None).count(), 7);

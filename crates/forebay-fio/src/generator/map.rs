@@ -27,6 +27,14 @@ impl Map {
         Self { unit, blocks, levels, nr_covered: 0, draws }
     }
 
+    /// Marks all blocks as not covered, and uses only the first `blocks`, at least one. The map
+    /// must have been created with as many.
+    pub(super) fn restart(&mut self, blocks: u64) {
+        debug_assert!(blocks.div_ceil(64) <= self.levels[0].len() as u64, "the map has the blocks");
+        self.levels.iter_mut().for_each(|level| level.fill(0));
+        (self.blocks, self.nr_covered) = (blocks, 0);
+    }
+
     /// Returns the approximate memory of a map of so many blocks.
     pub(super) fn bytes(blocks: u64) -> u64 {
         let lowest = blocks.div_ceil(64) * 8;
@@ -36,8 +44,7 @@ impl Map {
     /// Returns the next block that is not covered, and a length that covers no block twice.
     pub(super) fn draw(&mut self, rule: &SizeRule, sizes: &mut Xoshiro256) -> (u64, u32) {
         if self.nr_covered == self.blocks {
-            self.levels.iter_mut().for_each(|level| level.fill(0));
-            self.nr_covered = 0;
+            self.restart(self.blocks);
         }
         let drawn = self.draws.below(self.blocks);
         // There is one, since not all are covered: if not behind the drawn one, before it.

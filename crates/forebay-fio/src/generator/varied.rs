@@ -9,6 +9,7 @@ use super::directions::Directions;
 use super::map::Map;
 use super::sizes::SizeRule;
 use super::skew::{Distribution, Skew};
+use super::strided::{Step, Strided, Walk};
 use super::{Direction, Op, Stream, Workload};
 use crate::random::Xoshiro256;
 
@@ -33,12 +34,16 @@ pub struct Variety {
     pub identical: bool,
     /// `number_ios`: I/Os after which the stream ends.
     pub number_ios: Option<u64>,
+    /// `zonemode=strided`: the zones, in a region that extends to the end of the file.
+    pub zones: Option<Strided>,
 }
 
 /// The stream of I/Os of a [`Workload`] with a [`Variety`].
 #[derive(Debug, Clone)]
 pub struct Varied {
     region: super::Region,
+    /// The smallest I/O, the unit of the map.
+    unit: u64,
     random: bool,
     variety: Variety,
     left_bytes: u64,
@@ -51,6 +56,8 @@ pub struct Varied {
     last: [(u64, u64); 3],
     /// I/Os before the next seek.
     before_seek: i64,
+    /// The zone of the I/Os, if there are zones.
+    walk: Option<Walk>,
 }
 
 /// How random offsets are found.
@@ -77,15 +84,17 @@ impl Varied {
         });
         let unit = u64::from(workload.bs);
         assert!(workload.region.len >= unit, "the region holds at least one block");
+        let len = workload.random_len();
         let spread = match workload.has_map() {
-            true => Spread::Map(Map::new(unit, workload.region.len / unit, keys)),
+            true => Spread::Map(Map::new(unit, (len / unit).max(1), keys)),
             false => Spread::Drawn(Box::new(align.map(|align: u64| {
-                let blocks = (workload.region.len / align).max(1);
+                let blocks = (len / align).max(1);
                 Skew::new(&variety.distribution, blocks, align, keys.clone())
             }))),
         };
         Self {
             region: workload.region,
+            unit,
             random: workload.pattern.random,
             left_bytes: workload.io_size.unwrap_or(u64::MAX),
             left_ios: variety.number_ios.unwrap_or(u64::MAX),
@@ -94,7 +103,34 @@ impl Varied {
             spread,
             last: [(0, 0); 3],
             before_seek: 0,
+            walk: variety.zones.map(|zones| Walk::new(zones, workload.region.len, workload.bs)),
             variety,
+        }
+    }
+
+    /// Enters the zone of the next I/O, if there are zones.
+    fn enter_zone(&mut self, direction: Direction) {
+        let Some(walk) = &mut self.walk else { return };
+        let at = direction.index();
+        let step = walk.step(self.last[at].1);
+        let start = walk.start();
+        match step {
+            Step::Stay => {}
+            Step::Rewind => self.last[at] = (start, start),
+            Step::Restart => {
+                self.last = [(start, start); 3];
+                if let Spread::Map(map) = &mut self.spread {
+                    map.restart((walk.range() / self.unit).max(1));
+                }
+            }
+        }
+    }
+
+    /// Returns the begin of random offsets in the region, and their range.
+    fn zone(&self) -> (u64, u64) {
+        match &self.walk {
+            Some(walk) => (walk.start(), walk.range()),
+            None => (0, self.region.len),
         }
     }
 
@@ -113,12 +149,18 @@ impl Varied {
         if !seeks || (goes_on && self.random) {
             return self.sequential(direction);
         }
+        let (start, range) = self.zone();
         let (rule, unaligned) = (&self.variety.sizes[at], self.variety.unaligned);
         match &mut self.spread {
-            Spread::Map(map) => map.draw(rule, &mut self.draws),
+            Spread::Map(map) => {
+                let (offset, len) = map.draw(rule, &mut self.draws);
+                (start + offset, len)
+            }
             Spread::Drawn(skews) => {
                 let align = self.variety.align[at].unwrap_or_else(|| rule.min());
-                let offset = skews[at].draw() * u64::from(align);
+                // The last zone may have fewer blocks than the others.
+                let blocks = (range / u64::from(align)).max(1);
+                let offset = start + skews[at].draw() % blocks * u64::from(align);
                 let room = self.region.len.saturating_sub(offset);
                 match rule.draw(unaligned, room, &mut self.draws) {
                     Some(len) => (offset, len),
@@ -139,7 +181,11 @@ impl Varied {
         let offset = if end == start { end } else { end.saturating_add_signed(skip) };
         match self.draw_len(direction, offset) {
             Some(len) => (offset, len),
-            None => (0, self.draw_len(direction, 0).unwrap_or(self.smallest(direction.index()))),
+            None => {
+                let begin = self.walk.as_ref().map_or(0, Walk::start);
+                let len = self.draw_len(direction, begin);
+                (begin, len.unwrap_or(self.smallest(direction.index())))
+            }
         }
     }
 
@@ -172,7 +218,11 @@ impl Stream for Varied {
         if self.left_bytes == 0 || self.left_ios == 0 {
             return None;
         }
+        self.enter_zone(direction);
         let (offset, len) = self.place(direction);
+        if let Some(walk) = &mut self.walk {
+            walk.moved(len);
+        }
         self.last[direction.index()] = (offset, offset + u64::from(len));
         self.left_ios -= 1;
         self.left_bytes = self.left_bytes.saturating_sub(len.into());
@@ -192,10 +242,16 @@ impl Workload {
             && variety.align == [None; 3]
     }
 
+    /// Returns the bytes among which random offsets are drawn: those of a zone, or of the region.
+    fn random_len(&self) -> u64 {
+        let zones = self.variety.as_ref().and_then(|variety| variety.zones);
+        zones.map_or(self.region.len, |zones| zones.range.min(self.region.len))
+    }
+
     /// Returns the memory that the stream takes for its map, bytes.
     pub fn map_bytes(&self) -> u64 {
         match self.has_map() {
-            true => Map::bytes(self.region.len / u64::from(self.bs)),
+            true => Map::bytes(self.random_len() / u64::from(self.bs)),
             false => 0,
         }
     }

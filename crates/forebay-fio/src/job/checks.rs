@@ -1,5 +1,6 @@
 //! The data of writes, and the verification of blocks.
 
+use crate::data::DataOptions;
 use crate::generator::sizes::SizeRule;
 use crate::verify::Format;
 use crate::verify::digest::Checksum;
@@ -33,6 +34,8 @@ pub struct Checks {
     pub zero_buffers: bool,
     /// `refill_buffers`: whether to make new data for each write.
     pub refill_buffers: bool,
+    /// `dedupe_*`, `buffer_compress_*`, `scramble_buffers`.
+    pub data: DataOptions,
 }
 
 impl Checks {

@@ -171,13 +171,19 @@ impl Job {
         (drawn - drawn % u64::from(self.bs)).max(low)
     }
 
-    /// Returns the bytes of one pass over these parts. With `filesize`, `size` is a limit.
+    /// Returns the bytes of one pass over these parts. With `filesize` or zones, `size` is a limit.
     pub fn pass_bytes(&self, regions: &[Region]) -> u64 {
         let total = regions.iter().map(|region| region.len).sum();
-        match (self.files.filesize, self.size) {
-            (Some(_), Some(Size::Bytes(size))) if size > 0 => size.min(total),
-            _ => total,
-        }
+        let limit = match (self.files.filesize, self.size) {
+            (Some(_), Some(Size::Bytes(size))) => Some(size),
+            (None, Some(size)) if self.has_zones() => {
+                // Regions with zones extend to the end.
+                let whole = regions.iter().map(|region| region.offset + region.len).sum();
+                Some(size.of(whole))
+            }
+            _ => None,
+        };
+        limit.filter(|&bytes| bytes > 0).map_or(total, |bytes| bytes.min(total))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::errors::UsageError;
 use crate::generator::Pattern;
 use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote, ReplayOptions};
 use crate::logs::LogOptions;
@@ -72,13 +73,23 @@ pub struct Given {
 }
 
 impl Given {
+    /// Checks options of which a job keeps only the consequences. Returns all warnings.
+    pub(super) fn check(&mut self, name: &str) -> Result<Vec<String>, UsageError> {
+        match self.load.zones.conflict() {
+            Some(why) => Err(UsageError::Conflict(format!("{name}: {why}"))),
+            None => Ok(self.warnings()),
+        }
+    }
+
     /// Returns the warnings about options that have no effect, or not that of fio.
-    pub(super) fn warnings(&mut self) -> Vec<String> {
+    fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.replay_warnings());
         warnings.extend(self.logs.warnings());
         warnings.extend(self.files.warning(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
+        warnings.extend(self.load.zones.warnings());
+        warnings.extend(self.checks.data.warnings(self.verify == Some(true)));
         let control = &self.control;
         let without_flow =
             [("flow_id", control.flow_id != 0), ("flow_sleep", !control.flow_sleep.is_zero())];

@@ -4,6 +4,7 @@ use crate::generator::sizes::SizeRule;
 use crate::generator::skew::Distribution;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Pattern};
+use crate::job::ZoneOptions;
 
 /// The block size of a direction for which none was given.
 const DEFAULT_BS: u32 = 4096;
@@ -27,6 +28,7 @@ pub struct Load {
     pub number_ios: Option<u64>,
     pub serialize_overlap: bool,
     pub max_latency_ns: [u64; 3],
+    pub zones: ZoneOptions,
 }
 
 impl Load {
@@ -55,6 +57,7 @@ impl Load {
             step: self.step,
             identical: self.identical,
             number_ios: self.number_ios,
+            zones: self.zones.strided(),
         };
         let mut used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
         let first = used.next().map(|direction| &sizes[direction.index()]);
@@ -63,6 +66,7 @@ impl Load {
         let is_plain = is_one_size
             && variety.step == 0
             && variety.number_ios.is_none()
+            && variety.zones.is_none()
             && (!rw.random
                 || (variety.align == [None; 3]
                     && variety.distribution == Distribution::Random

@@ -97,6 +97,8 @@ impl Job {
         if len < bs.into() {
             return Err(RegionError::NoBlock { job: self.name.clone(), bs, len: asked });
         }
+        // Zones extend to the end of the file, and the size limits the bytes to transfer.
+        let len = if self.has_zones() { rest - rest % u64::from(self.bs) } else { len };
         Ok(Region { offset, len })
     }
 }

@@ -39,7 +39,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ]),
     ("Sizes", &[
         "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset",
-        "offset_increment", "io_size", "number_ios", "loops",
+        "offset_increment", "io_size", "number_ios", "loops", "zonemode", "zonesize", "zonerange",
+        "zoneskip",
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",
@@ -58,6 +59,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_interval",
         "verify_offset", "verify_backlog", "verify_backlog_batch", "verify_dump",
         "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
+        "buffer_compress_percentage", "buffer_compress_chunk", "dedupe_percentage", "dedupe_mode",
+        "dedupe_working_set_percentage", "dedupe_global",
     ]),
     ("Measurements and logs", &[
         "kb_base", "unit_base",

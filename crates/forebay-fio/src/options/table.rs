@@ -1,20 +1,21 @@
 //! The table of supported options. Names, aliases, limits and defaults are fio's, as
 //! `fio --cmdhelp` lists them.
 
+mod data;
 mod ends;
 mod settings;
+mod zones;
 
 use std::time::Duration;
 
 use self::settings::SETTINGS;
 use super::{Kind, OptionSpec, values};
-use crate::job::{Eta, Fallocate, Given, Method, OutputFormat, control};
+use crate::job::{Eta, Fallocate, Given, OutputFormat, control};
 use crate::logs::histograms::COARSENESS_MAX;
 use crate::measures::Unified;
 use crate::report::number::Base;
 use crate::report::terse;
 use crate::units::Size;
-use crate::verify::pattern::Pattern;
 
 const fn row(
     name: &'static str,
@@ -41,21 +42,32 @@ const FILENAME_FORMAT: &str = "$jobname.$jobnum.$filenum";
 /// The limit on files of a clone. The number of a file has 16 bits in an I/O.
 const FILES_MAX: u64 = 65_535;
 
-/// All supported options.
-pub static OPTIONS: &[OptionSpec] =
-    &joined::<{ MAIN.len() + SETTINGS.len() + ends::ROWS.len() }>([MAIN, SETTINGS, ends::ROWS]);
+/// The tables of which [`OPTIONS`] consists.
+const TABLES: &[&[OptionSpec]] = &[MAIN, SETTINGS, ends::ROWS, zones::ROWS, data::ROWS];
 
-/// Joins tables.
-const fn joined<const N: usize>(tables: [&[OptionSpec]; 3]) -> [OptionSpec; N] {
-    let mut all = [tables[0][0]; N];
-    let (mut at, mut table, mut row) = (0, 0, 0);
-    while at < N {
-        while row == tables[table].len() {
-            (table, row) = (table + 1, 0);
+/// All supported options.
+pub static OPTIONS: &[OptionSpec] = &joined::<{ nr_rows() }>();
+
+const fn nr_rows() -> usize {
+    let (mut nr, mut table) = (0, 0);
+    while table < TABLES.len() {
+        nr += TABLES[table].len();
+        table += 1;
+    }
+    nr
+}
+
+/// Returns the rows of all tables.
+const fn joined<const N: usize>() -> [OptionSpec; N] {
+    let mut all = [MAIN[0]; N];
+    let (mut at, mut table) = (0, 0);
+    while table < TABLES.len() {
+        let mut row = 0;
+        while row < TABLES[table].len() {
+            all[at] = TABLES[table][row];
+            (at, row) = (at + 1, row + 1);
         }
-        all[at] = tables[table][row];
-        row += 1;
-        at += 1;
+        table += 1;
     }
     all
 }
@@ -385,55 +397,6 @@ const MAIN: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.norandommap = Some(on) }),
     row("randrepeat", &[], "1", "use the same random offsets in every run",
         Kind::Bool { set: |g, on| g.randrepeat = Some(on) }),
-    row("verify", &[], "0", "write checksums into the blocks, and check them when reading",
-        Kind::Choice {
-            words: &["crc32c", "crc32c-intel", "crc32", "crc64", "crc16", "crc7", "md5", "sha1",
-                "sha256", "sha512", "sha3-224", "sha3-256", "sha3-384", "sha3-512", "xxhash",
-                "meta", "pattern", "null", "0", "none"],
-            set: |g, word| {
-                g.checks.method = Method::from_word(word);
-                g.verify = Some(g.checks.method != Method::None);
-            },
-        }),
-    row("verify_pattern", &[], "random data",
-        "fill blocks with this pattern; verify=pattern checks the pattern alone",
-        Kind::Parsed { accepts: "numbers, texts in double quotes, and %o, as in 0xff%o\"abc\"12",
-            set: |g, text| { g.checks.pattern = Some(Pattern::parse(text, true)?); Ok(()) } }),
-    row("verify_only", &[], "0", "write nothing; check the data of an earlier run",
-        Kind::Flag { set: |g, on| g.checks.only = on }),
-    row("verify_fatal", &[], "0", "end the job at the first bad block",
-        Kind::Bool { set: |g, on| g.checks.fatal = on }),
-    row("verify_dump", &[], "0",
-        "write each bad block to FILE.OFFSET.received, the expected data to FILE.OFFSET.expected",
-        Kind::Bool { set: |g, on| g.checks.dump = on }),
-    row("verify_interval", &[], "the smallest write",
-        "bytes between headers; where it does not divide the sizes, their greatest common divisor",
-        Kind::Int { min: 80, max: u32::MAX as u64,
-            set: |g, n| g.checks.interval = Some(n as u32) }),
-    row("verify_offset", &[], "0", "offset of the header in its block, bytes; 0: at the start",
-        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.checks.header_at = n as u32 }),
-    row("verify_backlog", &[], "0",
-        "read written blocks back after this number of writes, and the rest at the end; 0: all at \
-         the end",
-        Kind::Int { min: 0, max: u64::MAX, set: |g, n| g.checks.backlog = n }),
-    row("verify_backlog_batch", &[], "0", "blocks to read back each time; 0: verify_backlog",
-        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.checks.backlog_batch = n }),
-    row("buffer_pattern", &[], "random data",
-        "fill the data of writes without verify with this pattern",
-        Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",
-            set: |g, text| {
-                g.checks.buffer_pattern = Some(Pattern::parse(text, false)?);
-                Ok(())
-            } }),
-    row("zero_buffers", &[], "0", "write zeros, in jobs without verify",
-        Kind::Flag { set: |g, on| g.checks.zero_buffers = on }),
-    row("refill_buffers", &[], "0", "make new data for each write, instead of reusing the buffer's",
-        Kind::Flag { set: |g, on| g.checks.refill_buffers = on }),
-    row("scramble_buffers", &[], "0", "accepted with a warning: use refill_buffers for new data",
-        Kind::Bool { set: |g, on| warn_if(g, on, "--scramble_buffers has no effect: buffers keep \
-            their data; use --refill_buffers for new data") }),
-    row("do_verify", &[], "1", "with verify: read the data back at the end",
-        Kind::Bool { set: |g, on| g.do_verify = Some(on) }),
     row("percentile_list", &[], "17 from 1 to 99.99", "percentiles to report",
         Kind::Parsed { accepts: "up to 20 numbers from 0 to 100, as in 50:99:99.9",
             set: |g, text| {

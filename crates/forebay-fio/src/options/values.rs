@@ -11,7 +11,7 @@ use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
 use crate::generator::{Direction, Pattern};
 use crate::iolog::Skip;
-use crate::job::Engine;
+use crate::job::{Engine, ZoneSkip};
 use crate::priority::{Class, Priority, SizeShare};
 use crate::units::{self, NumberError};
 
@@ -274,6 +274,15 @@ pub(super) fn filesize(text: &str) -> Result<Option<(u64, u64)>, String> {
         true => Ok(Some((low, high))),
         false => Err("the range ends below its start".to_owned()),
     }
+}
+
+/// Parses `zoneskip`: bytes, or a number of zones as in `2z`. No bytes are the default.
+pub(super) fn zone_skip(text: &str) -> Result<Option<ZoneSkip>, String> {
+    let skip = match text.trim().strip_suffix(['z', 'Z']) {
+        Some(zones) => ZoneSkip::Zones(number(zones)?),
+        None => ZoneSkip::Bytes(number(text)?),
+    };
+    Ok(Some(skip).filter(|skip| !matches!(skip, ZoneSkip::Bytes(0) | ZoneSkip::Zones(0))))
 }
 
 /// Parses a value of `file_service_type`.

@@ -13,6 +13,7 @@ fn variety(rule: SizeRule) -> Variety {
         step: 0,
         identical: false,
         number_ios: None,
+        zones: None,
     }
 }
 
@@ -141,4 +142,52 @@ fn the_number_of_ios_ends_the_stream() {
     let mut variety = variety(SizeRule::Fixed(1024));
     variety.number_ios = Some(7);
     assert_eq!(offsets(&workload("read", 1 << 20, variety)).len(), 7);
+}
+
+/// Returns the blocks of zones of `size` bytes, of which `range` bytes are used.
+fn zone_blocks(word: &str, blocks: u64, [size, range, skip]: [u64; 3], nr: usize) -> Vec<u64> {
+    let zones = Some(Strided { size: size * 512, range: range * 512, skip: skip * 512 });
+    let variety = Variety { zones, ..variety(SizeRule::Fixed(512)) };
+    let mut workload = workload(word, blocks * 512, variety);
+    workload.io_size = None;
+    Varied::new(&workload).take(nr).map(|op| (op.offset - 8192) / 512).collect()
+}
+
+#[test]
+fn last_zone_ends_with_the_file() {
+    let blocks = zone_blocks("read", 14, [4, 4, 2], 16);
+    assert_eq!(blocks, [0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 12, 13, 0, 1, 2, 3]);
+    for word in ["randread", "randrw"] {
+        let mut blocks = zone_blocks(word, 14, [4, 4, 2], 1000);
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(blocks, [0, 1, 2, 3, 6, 7, 8, 9, 12, 13], "{word}");
+    }
+}
+
+#[test]
+fn small_range_is_visited_several_times() {
+    let blocks = zone_blocks("randread", 64, [8, 4, 12], 24);
+    for (zone, visits) in blocks.chunks(8).enumerate() {
+        for visit in visits.chunks(4) {
+            let mut visit = visit.to_vec();
+            visit.sort_unstable();
+            let start = zone as u64 * 16;
+            assert_eq!(visit, [start, start + 1, start + 2, start + 3]);
+        }
+    }
+}
+
+#[test]
+fn drawn_offsets_stay_in_their_zone() {
+    let zones = Some(Strided { size: 4096, range: 2048, skip: 1024 });
+    let distribution = Distribution::Zipf(1.2);
+    let variety = Variety { zones, distribution, ..variety(SizeRule::Fixed(512)) };
+    let mut workload = workload("randread", 20 * 512, variety);
+    workload.io_size = None;
+    for (at, op) in Varied::new(&workload).take(400).enumerate() {
+        // Zones begin at the blocks 0, 6, 12 and 18; the last one has two blocks.
+        let (zone, block) = (at as u64 / 8 % 4 * 6, (op.offset - 8192) / 512);
+        assert!((zone..(zone + 4).min(20)).contains(&block), "{at}: {block}");
+    }
 }

@@ -13,7 +13,9 @@ pub(super) static OPTIONS: &[Foreign] = &[
     // io_uring, libaio and the blocking ones.
     flag(ignored(&["userspace_reap"], "the drivers always reap in user space where they can")),
     ignored(&["nonvectored"], "the drivers choose their system calls by themselves"),
-    unless(OFF, flag(refused(&["hipri", "registerfiles"], RING))),
+    unless(OFF, flag(ignored(&["hipri"], "completions come by interrupts; the driver does not \
+        poll for them"))),
+    unless(OFF, flag(ignored(&["registerfiles"], "the driver always registers its file"))),
     refused(&["hipri_percentage", "sqthread_poll_cpu", "force_async"], RING),
     unless(OFF, refused(&["nowait", "uncached"], CALL)),
     refused(&["thp"], "I/O buffers are ordinary memory; set transparent_hugepage in /sys"),

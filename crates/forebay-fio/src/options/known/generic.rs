@@ -11,7 +11,6 @@ const MERGE: &str = "name the directory of the files of blktrace with --read_iol
 const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
 const VERIFY_STATE: &str = "verify state files are neither written nor read";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
-const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; use a device without zones";
 const PLACEMENT: &str = "hints are not passed to the device";
 const STEADY: &str = "the rates are sampled once a second";
@@ -76,24 +75,19 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["merge_blktrace_file", "merge_blktrace_scalars", "merge_blktrace_iters"], MERGE),
     // Devices.
     refused(&["ioscheduler"], "write the name to /sys/block/DEVICE/queue/scheduler"),
-    unless(&["none"], refused(&["zonemode"], ZONES)),
     unless(OFF, refused(&["read_beyond_wp", "ignore_zone_limits"], ZONES)),
-    refused(&["zonesize", "zonecapacity", "zonerange", "zoneskip", "max_open_zones",
+    refused(&["zonecapacity", "max_open_zones",
         "job_max_open_zones", "zone_reset_threshold", "zone_reset_frequency",
         "recover_zbd_write_error"], ZONES),
     refused(&["write_hint", "dataplacement", "fdp", "plids", "fdp_pli", "plid_select",
         "fdp_pli_select", "dp_scheme"], PLACEMENT),
     // Memory and processors.
     refused(&["lockmem"], "run forebay in a memory cgroup of that size"),
-    unless(&["malloc"], refused(&["mem", "iomem"], "I/O buffers are ordinary memory")),
+    unless(&["malloc"], ignored(&["mem", "iomem"], "I/O buffers are ordinary memory")),
     refused(&["mem_align", "iomem_align", "hugepage-size"], "I/O buffers are ordinary memory"),
     refused(&["priohint"], "no driver passes hints of a priority to its device"),
     unless(OFF, refused(&["cgroup_nodelete"], GROUP)),
     refused(&["cgroup", "cgroup_weight", "uid", "gid"], GROUP),
-    // The data.
-    unless(&["0"], refused(&["buffer_compress_percentage", "dedupe_percentage"], DATA)),
-    unless(OFF, refused(&["dedupe_global"], DATA)),
-    refused(&["buffer_compress_chunk", "dedupe_mode", "dedupe_working_set_percentage"], DATA),
     // Logs and the report.
     refused(&["bwavgtime", "iopsavgtime"], LOGS),
     unless(OFF, refused(&["log_store_compressed", "log_unix_epoch",

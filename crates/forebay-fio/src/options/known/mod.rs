@@ -22,7 +22,7 @@ pub struct Foreign {
     pub is_flag: bool,
     /// How it is handled.
     pub verdict: Verdict,
-    /// Values of a refused option that are accepted, because they ask for what happens anyway.
+    /// Values that are accepted without a word, because they ask for what happens anyway.
     pub off: &'static [&'static str],
 }
 
@@ -65,7 +65,7 @@ const fn flag(row: Foreign) -> Foreign {
     Foreign { is_flag: true, ..row }
 }
 
-/// Makes a refused row accept these values.
+/// Makes a row accept these values.
 const fn unless(off: &'static [&'static str], row: Foreign) -> Foreign {
     Foreign { off, ..row }
 }
