@@ -5,7 +5,6 @@
 //! no `continue_on_error`.
 
 use crate::errno;
-use crate::errors::Short;
 use crate::generator::Direction;
 
 /// The words of `continue_on_error`, each with its kinds: read, write, verify.
@@ -89,40 +88,9 @@ impl OnError {
         self.continues = found.map_or([false; 3], |&(_, kinds)| kinds);
     }
 
-    /// Sets `ignore_error`: lists of errors with colons between them, for reads, writes and
-    /// verification, with commas between the lists.
-    pub(crate) fn set_ignored(&mut self, text: &str) -> Result<(), String> {
-        let lists: Vec<_> = text.split(',').collect();
-        if lists.len() > 3 {
-            return Err("more than three lists: there are read, write and verify".to_owned());
-        }
-        let mut ignored: [Vec<i32>; 3] = Default::default();
-        for (kind, list) in ignored.iter_mut().zip(lists) {
-            for name in list.split(':').map(str::trim).filter(|name| !name.is_empty()) {
-                kind.push(number(name)?);
-            }
-        }
-        if ignored.iter().all(Vec::is_empty) {
-            return Err("the lists are empty".to_owned());
-        }
+    /// Sets `ignore_error`: the errors of reads, of writes and of verification.
+    pub(crate) fn set_ignored(&mut self, ignored: [Vec<i32>; 3]) {
         self.ignored = ignored;
-        Ok(())
-    }
-}
-
-/// Parses the name or the number of an error.
-fn number(text: &str) -> Result<i32, String> {
-    /// The kernel's largest error number.
-    const MAX: i32 = 4095;
-    match text.parse::<i32>() {
-        Ok(number @ 1..=MAX) => Ok(number),
-        Ok(_) => Err(format!("{text} is not between 1 and {MAX}")),
-        Err(_) => errno::number_of(text).ok_or_else(|| {
-            let nearest = crate::options::nearest(text, errno::names());
-            let hint = nearest.map(|name| format!("; did you mean {name}?"));
-            let hint = hint.unwrap_or_else(|| "; use its number".to_owned());
-            format!("unknown error '{}'{hint}", Short(text))
-        }),
     }
 }
 
@@ -132,19 +100,16 @@ mod tests {
 
     use Direction::{Read, Trim, Write};
 
-    fn rules(word: &str, lists: &str) -> OnError {
+    fn rules(word: &str) -> OnError {
         let mut rules = OnError::default();
         rules.set_continues(word);
-        if !lists.is_empty() {
-            rules.set_ignored(lists).expect(lists);
-        }
         rules
     }
 
     #[test]
     fn without_a_list_two_errors_of_the_kinds_do_not_end_a_job() {
         let continued = |word| {
-            let rules = rules(word, "");
+            let rules = rules(word);
             [(Read, 5), (Write, 5), (Trim, 5), (Read, 84), (Write, 84), (Read, 28), (Write, 28)]
                 .map(|(direction, number)| rules.continues_after(direction, number))
         };
@@ -161,21 +126,12 @@ mod tests {
 
     #[test]
     fn lists_replace_the_errors_of_their_kind() {
-        let rules = rules("read", ",ENOSPC:122");
+        let mut rules = rules("read");
+        rules.set_ignored([vec![], vec![28, 122], vec![]]);
         assert!(rules.counts() && rules.continues_after(Read, 5));
         assert!(rules.continues_after(Write, 28) && rules.continues_after(Trim, 122));
         assert!(!rules.continues_after(Write, 5) && !rules.continues_after(Read, 28));
         assert!(!OnError::default().counts());
-    }
-
-    #[test]
-    fn wrong_lists_are_refused_with_a_hint() {
-        let refused = |text| OnError::default().set_ignored(text).expect_err(text);
-        assert_eq!(refused("EIOO"), "unknown error 'EIOO'; did you mean EIO?");
-        assert_eq!(refused("nothing"), "unknown error 'nothing'; use its number");
-        assert_eq!(refused("0"), "0 is not between 1 and 4095");
-        assert_eq!(refused(",,"), "the lists are empty");
-        assert_eq!(refused("1,2,3,4"), "more than three lists: there are read, write and verify");
     }
 
     #[test]

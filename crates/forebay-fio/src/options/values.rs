@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::errno;
 use crate::errors::Short;
 use crate::generator::files::Service;
 use crate::generator::sizes::SizeRule;
@@ -81,6 +82,41 @@ pub(super) fn micros(text: &str) -> Result<Duration, String> {
 /// Parses a time that is not zero.
 pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(units::parse_time(text).map_err(say)?).filter(|time| !time.is_zero()))
+}
+
+/// Parses lists of errors with colons between them, for reads, writes and verification, with commas
+/// between the lists.
+pub(super) fn errors(text: &str) -> Result<[Vec<i32>; 3], String> {
+    let lists: Vec<_> = text.split(',').collect();
+    if lists.len() > 3 {
+        return Err("more than three lists: there are read, write and verify".to_owned());
+    }
+    let mut errors: [Vec<i32>; 3] = Default::default();
+    for (kind, list) in errors.iter_mut().zip(lists) {
+        for name in list.split(':').map(str::trim).filter(|name| !name.is_empty()) {
+            kind.push(error(name)?);
+        }
+    }
+    match errors.iter().all(Vec::is_empty) {
+        true => Err("the lists are empty".to_owned()),
+        false => Ok(errors),
+    }
+}
+
+/// Parses the name or the number of an error.
+fn error(text: &str) -> Result<i32, String> {
+    /// The kernel's largest error number.
+    const MAX: i32 = 4095;
+    match text.parse::<i32>() {
+        Ok(number @ 1..=MAX) => Ok(number),
+        Ok(_) => Err(format!("{} is not between 1 and {MAX}", Short(text))),
+        Err(_) => errno::number_of(text).ok_or_else(|| {
+            let nearest = super::nearest(text, errno::names());
+            let hint = nearest.map(|name| format!("; did you mean {name}?"));
+            let hint = hint.unwrap_or_else(|| "; use its number".to_owned());
+            format!("unknown error '{}'{hint}", Short(text))
+        }),
+    }
 }
 
 /// Parses a percentage with a fraction.
@@ -376,6 +412,18 @@ pub(crate) fn skip(text: &str) -> Result<Skip, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_errors_have_names_and_numbers() {
+        assert_eq!(errors("EAGAIN,ENOSPC:122"), Ok([vec![11], vec![28, 122], vec![]]));
+        assert_eq!(errors(",,EILSEQ"), Ok([vec![], vec![], vec![84]]));
+        let refused = |text| errors(text).expect_err(text);
+        assert_eq!(refused("EIOO"), "unknown error 'EIOO'; did you mean EIO?");
+        assert_eq!(refused("nothing"), "unknown error 'nothing'; use its number");
+        assert_eq!(refused("0"), "0 is not between 1 and 4095");
+        assert_eq!(refused(",,"), "the lists are empty");
+        assert_eq!(refused("1,2,3,4"), "more than three lists: there are read, write and verify");
+    }
 
     #[test]
     fn directions_are_separated_by_commas() {

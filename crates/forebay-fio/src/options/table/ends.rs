@@ -34,7 +34,10 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "errors that do not end the job, for reads, writes and verification; a list replaces EIO \
          and needs no continue_on_error",
         Kind::Parsed { accepts: "names or numbers with colons, as in EAGAIN,ENOSPC:122",
-            set: |g, text| g.control.on_error.set_ignored(text) }),
+            set: |g, text| {
+                g.control.on_error.set_ignored(values::errors(text)?);
+                Ok(())
+            } }),
     row("error_dump", &[], "0", "print each error that does not end the job, not only the first",
         Kind::Bool { set: |g, on| g.control.on_error.dump = on }),
     row("fill_device", &["fill_fs"], "0",
