@@ -269,6 +269,7 @@ impl<'a> Worker<'a> {
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
+            || tally.job.priorities.are_several()
             || tally.job.max_latency_ns != [0; 3]
             || tally.logs.is_some()
             || tally.series.is_some();
