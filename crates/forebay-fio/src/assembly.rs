@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use crate::errors::{Collected, CommandError, CommandErrors, UsageError};
 use crate::generator::{Direction, Mix, Pattern};
-use crate::job::{Engine, Given, Job, JobList, RunOptions, number_groups};
+use crate::job::{Engine, Given, Job, JobList, RunOptions, TerseVersion, number_groups};
 use crate::options::values::is_foreign_engine;
 use crate::options::{Found, Kind, known};
 use crate::origin::{Origin, Source};
-use crate::report::terse;
 
 /// fio's limit on jobs, which bounds what a small file can make of large defaults.
 const JOBS_MAX: usize = 4096;
@@ -242,7 +241,7 @@ impl Assembly {
     pub(crate) fn finish(mut self, nr_files: usize) -> Result<JobList, CommandErrors> {
         self.errors.check()?;
         self.close()?;
-        if self.run.terse_version != terse::Version::default() && !self.run.format.is_terse() {
+        if self.run.terse_version != TerseVersion::default() && !self.run.format.is_terse() {
             self.warn(
                 "--terse-version has no effect without terse lines; add --minimal or \
                  --append-terse"

@@ -39,7 +39,7 @@ pub use self::checks::{Checks, Method};
 pub use self::control::{Control, ExitWhat, Placement};
 pub use self::engine::{Engine, Remote};
 pub use self::files::{Extent, Fallocate, FileOptions, split_names};
-pub use self::format::OutputFormat;
+pub use self::format::{OutputFormat, TerseVersion};
 pub use self::given::Given;
 pub use self::list::JobList;
 pub use self::load::Load;

@@ -1,5 +1,5 @@
 //! Logs of single I/Os, or of averages over windows of time: `write_bw_log`, `write_lat_log`,
-//! `write_iops_log`, `log_avg_msec`, `log_offset`. [`histograms`] are logs of another form.
+//! `write_iops_log`, `log_avg_msec`, `log_offset`. `histograms` has logs of another form.
 //!
 //! Source: fio's HOWTO, and the files that fio 3.33 writes. A line has the milliseconds since the
 //! start, the value, the direction (0 reads, 1 writes, 2 trims), the bytes of the I/O, its offset

@@ -1,7 +1,6 @@
 //! Measurements for each I/O, and their report.
 
 use crate::histogram::PERCENTILES;
-use crate::report::number::Units;
 
 /// The options. Their defaults are off or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +22,15 @@ pub struct Measures {
     pub description: Option<String>,
     /// `unified_rw_reporting`: whether to report all directions as one.
     pub unified: Unified,
+}
+
+/// The units in which sizes and rates are printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Units {
+    /// `kb_base=1000`: whether prefixes of powers of 1000 are preferred.
+    pub decimal: bool,
+    /// `unit_base=1`: whether rates are printed in bits.
+    pub bits: bool,
 }
 
 /// How the directions are reported.
@@ -54,6 +62,17 @@ impl Measures {
     /// Returns whether to report percentiles of the completion latency.
     pub fn shows_clat(&self) -> bool {
         self.clat_percentiles.unwrap_or(true)
+    }
+
+    /// Returns the latency that is counted by priority: as in fio, the total one if its percentiles
+    /// are wanted.
+    pub fn latency_by_priority(&self) -> &'static str {
+        if self.lat_percentiles { "lat" } else { "clat" }
+    }
+
+    /// Returns whether percentiles of that latency are wanted.
+    pub fn shows_priorities(&self) -> bool {
+        self.lat_percentiles || self.shows_clat()
     }
 
     /// Returns whether the clock must be read for each I/O.

@@ -197,6 +197,11 @@ impl Priorities {
         self.of_job.is_some() || self.rules.iter().any(|rules| !rules.is_empty())
     }
 
+    /// Returns whether the I/Os of a direction may have several priorities.
+    pub fn are_several(&self) -> bool {
+        self.rules.iter().any(|rules| !rules.is_empty())
+    }
+
     /// Returns the rules of a direction. There are none for trims.
     fn rules_of(&self, direction: Direction) -> &[Rule] {
         self.rules.get(direction.index()).map_or(&[], Vec::as_slice)

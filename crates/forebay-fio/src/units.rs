@@ -1,7 +1,7 @@
 //! Numbers in fio's notation: sizes, times, percentages and booleans.
 //!
 //! Source: fio's HOWTO, section "Parameter types". The base is the default one (`kb_base=1024`), in
-//! which, on purpose and against IEC, `k` is 1024 and `ki` is 1000; [`decimal`] has the other one.
+//! which, on purpose and against IEC, `k` is 1024 and `ki` is 1000; `decimal` has the other one.
 //! Suffixes are case-insensitive, and a trailing `b` changes nothing: `4k`, `4kB` and `4KB` are
 //! 4096. A value that begins with a parenthesis is an expression, such as `(4k*8)`.
 

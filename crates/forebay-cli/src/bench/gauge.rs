@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_fio::job::Job;
+use forebay_fio::measures::Units;
 use forebay_fio::report::ErrorCount;
 use forebay_fio::report::eta::{Progress, state_letter};
-use forebay_fio::report::number::Units;
 use forebay_fio::stats::{DirectionStats, JobStats};
 
 use super::plan::{self, Target};

@@ -436,6 +436,10 @@ impl<'a> Tally<'a> {
         if let Some(search) = &mut self.search {
             search.record(lat_ns);
         }
+        if self.job.priorities.are_several() {
+            let ns = if self.job.measures.lat_percentiles { lat_ns } else { clat_ns };
+            self.stats.directions[op.direction.index()].priorities.record(ioprio, ns);
+        }
         let max_ns = self.job.max_latency_ns[op.direction.index()];
         // As in fio, latencies that are not measured have no limit.
         if max_ns > 0 && lat_ns > max_ns && !self.job.measures.disable_lat {

@@ -313,6 +313,7 @@ impl<'a> Worker<'a> {
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
             || tally.job.measures.lat_percentiles
+            || tally.job.priorities.are_several()
             || tally.job.max_latency_ns != [0; 3]
             || tally.search.is_some()
             || tally.logs.is_some()

@@ -381,3 +381,43 @@ fn logs_have_the_names_and_columns_of_fio() {
         assert!(!logs(&our_folder).is_empty());
     }
 }
+
+#[test]
+fn latencies_by_priority() {
+    let test = "latencies_by_priority";
+    for options in [
+        "--cmdprio_percentage=50 --cmdprio_class=2",
+        "--cmdprio_percentage=50 --cmdprio_class=3 --lat_percentiles=1 --prio=6",
+        "--cmdprio_percentage=50 --cmdprio_class=2 --clat_percentiles=0",
+        "--cmdprio_percentage=50 --cmdprio_class=2 --disable_clat=1",
+        "--cmdprio_percentage=100 --cmdprio_class=2",
+        "--prio=6",
+        "--bssplit=4k/50:8k/50 --cmdprio_bssplit=4k/50/2/1:4k/50/2/3",
+    ] {
+        let args = format!(
+            "--name=a --rw=randread --direct=1 --ioengine=libaio --iodepth=4 --size=4m \
+             --filename=disk.img {options}"
+        );
+        let folder = folder();
+        let Some(mut theirs) = fio_json(test, &folder, &args) else { return };
+        let mut ours = bench_json(&folder, &args);
+        ours.as_object_mut().expect("an object").remove("forebay");
+        take_disks(&mut theirs);
+        take_disks(&mut ours);
+        assert_eq!(paths(&ours), paths(&theirs), "{options}");
+        let of = |report: &Value| {
+            let prios = report["jobs"][0]["read"]["prios"].as_array().cloned().unwrap_or_default();
+            let pair = |prio: &Value| (prio["prioclass"].clone(), prio["prio"].clone());
+            prios.iter().map(pair).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&ours), of(&theirs), "{options}");
+        let read = &ours["jobs"][0]["read"];
+        if let Some(prios) = read["prios"].as_array() {
+            let count = |prio: &Value| {
+                ["clat_ns", "lat_ns"].iter().filter_map(|key| prio[key]["N"].as_u64()).sum::<u64>()
+            };
+            let sum: u64 = prios.iter().map(count).sum();
+            assert_eq!(Some(sum), read["total_ios"].as_u64(), "{options}");
+        }
+    }
+}

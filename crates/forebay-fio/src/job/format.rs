@@ -71,6 +71,43 @@ impl Default for OutputFormat {
     }
 }
 
+/// The version of terse lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TerseVersion {
+    /// Without the program's version and the disks. A description has a line of its own.
+    V2,
+    /// Without trims.
+    #[default]
+    V3,
+    /// With trims.
+    V4,
+    /// With the number of bandwidth samples, and samples of IOPS.
+    V5,
+}
+
+impl TerseVersion {
+    /// Returns the version with a number from 2 to 5.
+    pub fn of_number(number: &str) -> Option<Self> {
+        match number {
+            "2" => Some(Self::V2),
+            "3" => Some(Self::V3),
+            "4" => Some(Self::V4),
+            "5" => Some(Self::V5),
+            _ => None,
+        }
+    }
+
+    /// Returns its number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::V2 => 2,
+            Self::V3 => 3,
+            Self::V4 => 4,
+            Self::V5 => 5,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

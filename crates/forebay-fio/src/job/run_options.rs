@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::job::OutputFormat;
-use crate::report::terse;
+use crate::job::{OutputFormat, TerseVersion};
 
 /// When to show a progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,7 +25,7 @@ pub struct RunOptions {
     /// The format of the report.
     pub format: OutputFormat,
     /// The version of terse lines.
-    pub terse_version: terse::Version,
+    pub terse_version: TerseVersion,
     /// When to show a progress line.
     pub eta: Eta,
     /// The interval at which a new progress line is started.

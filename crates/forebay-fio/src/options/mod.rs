@@ -12,7 +12,6 @@ pub(crate) mod values;
 
 use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
-use crate::report::number::Base;
 use crate::units::{self, NumberError, Size, decimal};
 
 pub use self::help::{groups, help, help_of, lines_of};
@@ -188,12 +187,12 @@ impl OptionSpec {
 
     fn set(&self, value: &str, given: &mut Given, run: &mut RunOptions) -> Result<(), String> {
         let translated;
-        let value = match given.measures.units.base() {
-            Base::Decimal if self.has_sizes() => {
+        let value = match given.measures.units.decimal && self.has_sizes() {
+            true => {
                 translated = decimal::translated(value);
                 &translated
             }
-            _ => value,
+            false => value,
         };
         let number = |error: NumberError| error.to_string();
         given.texts.retain(|(name, _)| *name != self.name);

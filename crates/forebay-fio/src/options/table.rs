@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use self::settings::SETTINGS;
 use super::{Kind, OptionSpec, values};
-use crate::job::{Eta, Fallocate, Given, OutputFormat, control};
+use crate::job::{Eta, Fallocate, Given, OutputFormat, TerseVersion, control};
 use crate::logs::histograms::COARSENESS_MAX;
 use crate::measures::Unified;
-use crate::report::number::Base;
-use crate::report::terse;
 use crate::units::Size;
 
 const fn row(
@@ -83,15 +81,12 @@ const MAIN: &[OptionSpec] = &[
         "1024: k is 1024 and ki is 1000; 1000: the reverse, and the report prefers kB to KiB",
         Kind::Choice {
             words: &["1024", "1000"],
-            set: |g, word| g.measures.units.set_base(match word {
-                "1000" => Base::Decimal,
-                _ => Base::Binary,
-            }),
+            set: |g, word| g.measures.units.decimal = word == "1000",
         }),
     row("unit_base", &[], "0", "unit of rates in the report: bytes, or bits with 1",
         Kind::Choice {
             words: &["0", "8", "1"],
-            set: |g, word| g.measures.units.set_bits(word == "1"),
+            set: |g, word| g.measures.units.bits = word == "1",
         }),
     row("filename", &[], "JOB.CLONE.0, a file",
         "file, block device or device spec such as ram:1G (forebay help specs); several files with \
@@ -551,7 +546,7 @@ const MAIN: &[OptionSpec] = &[
     row("terse-version", &[], "3", "version of terse lines",
         Kind::RunParsed { accepts: "2, 3, 4 or 5",
             set: |run, text| {
-                let version = terse::Version::of_number(text);
+                let version = TerseVersion::of_number(text);
                 run.terse_version = version.ok_or("there is no such version")?;
                 Ok(())
             } }),

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::number::{self, Units};
+use super::number;
 use crate::generator::{Direction, Mix, Pattern};
+use crate::measures::Units;
 
 /// The values of the progress line.
 #[derive(Debug, Clone, Default, PartialEq)]

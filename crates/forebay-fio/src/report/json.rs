@@ -113,7 +113,7 @@ impl Shown<'_> {
     fn direction(&self, stats: &DirectionStats, share_of_group: f64) -> Value {
         let rate = stats.bytes_per_second();
         let measures = self.measures;
-        json!({
+        let mut value = json!({
             "io_bytes": stats.io_bytes,
             "io_kbytes": stats.io_bytes / 1024,
             "bw_bytes": rate,
@@ -127,6 +127,7 @@ impl Shown<'_> {
             "clat_ns":
                 self.latency(&stats.clat.moments, &stats.clat.histogram, measures.shows_clat()),
             "lat_ns": self.latency(&stats.lat, &stats.lat_histogram, measures.lat_percentiles),
+            "prios": self.priorities(stats),
             "bw_min": stats.bw.min(),
             "bw_max": stats.bw.max(),
             "bw_agg": share_of_group,
@@ -138,7 +139,24 @@ impl Shown<'_> {
             "iops_mean": stats.iops.mean(),
             "iops_stddev": stats.iops.stddev(),
             "iops_samples": stats.iops.count(),
-        })
+        });
+        if stats.priorities.several().next().is_none()
+            && let Some(object) = value.as_object_mut()
+        {
+            object.shift_remove("prios");
+        }
+        value
+    }
+
+    /// Returns the latencies by priority.
+    fn priorities(&self, stats: &DirectionStats) -> Value {
+        let key = format!("{}_ns", self.measures.latency_by_priority());
+        let has_percentiles = self.measures.shows_priorities();
+        let entry = |(class, level, latency): (u16, u16, &Latency)| {
+            let of_one = self.latency(&latency.moments, &latency.histogram, has_percentiles);
+            json!({ "prioclass": class, "prio": level, &key: of_one })
+        };
+        stats.priorities.several().map(entry).collect()
     }
 
     fn sync(&self, sync: &Latency) -> Value {

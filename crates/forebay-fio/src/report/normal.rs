@@ -91,6 +91,11 @@ impl Out {
         latency::moments(self, "slat", &stats.slat);
         latency::moments(self, "clat", &stats.clat.moments);
         latency::moments(self, "lat", &stats.lat);
+        let name = job.measures.latency_by_priority();
+        for (class, level, latency) in stats.priorities.several() {
+            let name = format!("    {name} prio {class}/{level}");
+            latency::moments(self, &name, &latency.moments);
+        }
         let (measures, percents) = (&job.measures, job.measures.percents());
         for (name, histogram, is_shown) in [
             ("slat", &stats.slat_histogram, measures.slat_percentiles),
@@ -99,6 +104,14 @@ impl Out {
         ] {
             if is_shown {
                 latency::percentiles(self, name, histogram, percents);
+            }
+        }
+        if measures.shows_priorities() {
+            let total: u64 = stats.priorities.several().map(|(.., it)| it.moments.count()).sum();
+            for (class, level, latency) in stats.priorities.several() {
+                let share = latency.moments.count() as f64 * 100.0 / total as f64;
+                let name = format!("{name} prio {class}/{level} ({share:.2}% of IOs)");
+                latency::percentiles(self, &name, &latency.histogram, percents);
             }
         }
         self.samples(&stats.bw, &stats.iops, share);

@@ -1,5 +1,7 @@
 //! fio's short numbers: a fixed number of digits and a unit prefix, such as `46.0k` or `180MiB/s`.
 
+use crate::measures::Units;
+
 /// The step from one prefix to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
@@ -67,47 +69,29 @@ pub fn short(value: u64, digits: usize, base: Base, unit: &str) -> String {
     }
 }
 
-/// The units in which sizes and rates are printed: fio's `kb_base` and `unit_base`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Units {
-    base: Base,
-    bits: bool,
-}
-
 impl Units {
-    /// Returns the base of the prefixes.
-    pub fn base(self) -> Base {
-        self.base
-    }
-
-    /// Sets the base of the prefixes.
-    pub(crate) fn set_base(&mut self, base: Base) {
-        self.base = base;
-    }
-
-    /// Sets whether rates are printed in bits.
-    pub(crate) fn set_bits(&mut self, bits: bool) {
-        self.bits = bits;
+    fn base(self) -> Base {
+        if self.decimal { Base::Decimal } else { Base::Binary }
     }
 
     /// Returns a number of bytes.
     pub fn size(self, bytes: u64) -> String {
-        short(bytes, 4, self.base, "B")
+        short(bytes, 4, self.base(), "B")
     }
 
     /// Returns a number of bytes with a prefix of the other base.
     pub fn size_in_other_base(self, bytes: u64) -> String {
-        short(bytes, 4, self.base.other(), "B")
+        short(bytes, 4, self.base().other(), "B")
     }
 
     /// Returns a rate, with its time.
     pub fn rate(self, bytes_per_s: u64) -> String {
-        self.rate_with(bytes_per_s, self.base)
+        self.rate_with(bytes_per_s, self.base())
     }
 
     /// Returns a rate with a prefix of the other base.
     pub fn rate_in_other_base(self, bytes_per_s: u64) -> String {
-        self.rate_with(bytes_per_s, self.base.other())
+        self.rate_with(bytes_per_s, self.base().other())
     }
 
     fn rate_with(self, bytes_per_s: u64, base: Base) -> String {
@@ -115,12 +99,6 @@ impl Units {
             true => short(bytes_per_s.saturating_mul(8), 4, base, "bit/s"),
             false => short(bytes_per_s, 4, base, "B/s"),
         }
-    }
-}
-
-impl Default for Units {
-    fn default() -> Self {
-        Self { base: Base::Binary, bits: false }
     }
 }
 
@@ -190,7 +168,7 @@ mod tests {
         let bits = Units { bits: true, ..units };
         assert_eq!(bits.rate(3_627_000_000), "27.0Gibit/s");
         assert_eq!(bits.rate_in_other_base(3_627_000_000), "29.0Gbit/s");
-        let decimal = Units { base: Base::Decimal, ..units };
+        let decimal = Units { decimal: true, ..units };
         assert_eq!((decimal.size(16_384), decimal.rate(1000)), ("16.4kB".into(), "1000B/s".into()));
         for (value, text) in [(0, "0"), (7529, "7529"), (45_996, "46.0k"), (23_097_375, "23.1M")] {
             assert_eq!(count(value), text);

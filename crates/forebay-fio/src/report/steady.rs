@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::number::{self, Units};
+use super::number;
+use crate::measures::Units;
 use crate::steadystate::{Window, mean};
 
 /// Returns the line of the text report.

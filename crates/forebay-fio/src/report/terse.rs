@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use super::{DiskUtil, JobReport, Report, cpu_percents, share_of_group};
 use crate::generator::Direction;
+use crate::job::TerseVersion;
 use crate::measures::{Measures, Unified};
 use crate::stats::moments::Moments;
 use crate::stats::rate::RateSamples;
@@ -16,56 +17,20 @@ use crate::stats::{DirectionStats, JobStats};
 /// Fields for percentiles, of which fio takes as many at most.
 const PERCENTILE_FIELDS: usize = 20;
 
-/// The version of the format.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Version {
-    /// Without the program's version and the disks. A description has a line of its own.
-    V2,
-    /// Without trims.
-    #[default]
-    V3,
-    /// With trims.
-    V4,
-    /// With the number of bandwidth samples, and samples of IOPS.
-    V5,
-}
-
-impl Version {
-    /// Returns the version with a number from 2 to 5.
-    pub fn of_number(number: &str) -> Option<Self> {
-        match number {
-            "2" => Some(Self::V2),
-            "3" => Some(Self::V3),
-            "4" => Some(Self::V4),
-            "5" => Some(Self::V5),
-            _ => None,
-        }
-    }
-
-    fn number(self) -> u8 {
-        match self {
-            Self::V2 => 2,
-            Self::V3 => 3,
-            Self::V4 => 4,
-            Self::V5 => 5,
-        }
-    }
-}
-
 /// Returns the report as one line per job.
-pub fn render(report: &Report, version: Version) -> String {
+pub fn render(report: &Report, version: TerseVersion) -> String {
     report.jobs.iter().map(|job| line(report, job, version)).collect()
 }
 
-fn line(report: &Report, job: &JobReport, version: Version) -> String {
+fn line(report: &Report, job: &JobReport, version: TerseVersion) -> String {
     let mut fields = Fields(version.number().to_string());
-    if version != Version::V2 {
+    if version != TerseVersion::V2 {
         fields.put(&report.version);
     }
     fields.put(&job.name);
     fields.put(job.group_id);
     fields.put(job.error.as_ref().map_or(0, |error| error.errno));
-    let has_trims = version != Version::V3;
+    let has_trims = version != TerseVersion::V3;
     for direction in Direction::ALL {
         // The word is that of the part in other reports: `mixed` is one part for all.
         let is_part = has_trims || direction != Direction::Trim;
@@ -80,11 +45,11 @@ fn line(report: &Report, job: &JobReport, version: Version) -> String {
     }
     fields.usage(&job.stats);
     fields.distributions(&job.stats);
-    if version != Version::V2 {
+    if version != TerseVersion::V2 {
         report.disk_util.iter().for_each(|disk| fields.disk(disk));
     }
     if let Some(text) = &job.measures.description {
-        if version == Version::V2 {
+        if version == TerseVersion::V2 {
             fields.0.push('\n');
         }
         fields.put(text);
@@ -107,7 +72,7 @@ impl Fields {
         stats: &DirectionStats,
         measures: &Measures,
         share: f64,
-        version: Version,
+        version: TerseVersion,
     ) {
         self.put(stats.io_bytes / 1024);
         self.put(stats.bytes_per_second() / 1024);
@@ -121,7 +86,7 @@ impl Fields {
         self.put(stats.bw.max());
         self.put(format_args!("{share:.6}%"));
         self.mean_and_deviation(&stats.bw);
-        if version == Version::V5 {
+        if version == TerseVersion::V5 {
             self.put(stats.bw.count());
             self.put(stats.iops.min());
             self.put(stats.iops.max());

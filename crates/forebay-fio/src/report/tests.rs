@@ -126,7 +126,7 @@ fn a_terse_line_has_the_figures_in_the_order_of_fio() {
          0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;disk.img;47;250;703;0;\
          5;6;11;97.50%;a text\n"
     );
-    assert_eq!(terse::render(&report, terse::Version::V3), expected);
+    assert_eq!(terse::render(&report, crate::job::TerseVersion::V3), expected);
 }
 
 #[test]

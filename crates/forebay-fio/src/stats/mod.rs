@@ -6,6 +6,7 @@
 
 pub mod distribution;
 pub mod moments;
+pub mod priorities;
 pub mod rate;
 
 use std::ops::AddAssign;
@@ -16,6 +17,7 @@ use crate::measures::Measures;
 
 use self::distribution::{Bands, Depths};
 use self::moments::Moments;
+use self::priorities::ByPriority;
 use self::rate::{RateSamples, WINDOW_NS, Window};
 
 /// Latencies with percentiles, in nanoseconds.
@@ -67,6 +69,8 @@ pub struct DirectionStats {
     pub slat_histogram: Histogram,
     /// Total latencies, if their percentiles are wanted.
     pub lat_histogram: Histogram,
+    /// Completion latencies by priority, or total ones if their percentiles are wanted.
+    pub priorities: ByPriority,
     /// Bandwidth samples, KiB/s.
     pub bw: RateSamples,
     /// IOPS samples.
@@ -107,6 +111,7 @@ impl DirectionStats {
         self.lat += &other.lat;
         self.slat_histogram.merge(&other.slat_histogram);
         self.lat_histogram.merge(&other.lat_histogram);
+        self.priorities.merge(&other.priorities);
         self.bw.add_parallel(&other.bw);
         self.iops.add_parallel(&other.iops);
     }
@@ -226,6 +231,10 @@ impl JobStats {
             }
             if measures.disable_lat {
                 (stats.lat, stats.lat_histogram) = (Moments::new(), Histogram::new());
+            }
+            let is_total = measures.lat_percentiles;
+            if is_total && measures.disable_lat || !is_total && measures.disable_clat {
+                stats.priorities = ByPriority::default();
             }
             if measures.disable_bw {
                 (stats.bw, stats.iops) = (RateSamples::default(), RateSamples::default());
