@@ -312,6 +312,16 @@ pub(super) fn filesize(text: &str) -> Result<Option<(u64, u64)>, String> {
     }
 }
 
+/// Parses `zonemode`.
+pub(super) fn is_strided(word: &str) -> Result<bool, String> {
+    match word {
+        "none" => Ok(false),
+        "strided" => Ok(true),
+        "zbd" => Err("zoned devices are not supported".to_owned()),
+        _ => Err(format!("unknown value '{}'", Short(word))),
+    }
+}
+
 /// Parses `zoneskip`: bytes, or a number of zones as in `2z`. No bytes are the default.
 pub(super) fn zone_skip(text: &str) -> Result<Option<ZoneSkip>, String> {
     let skip = match text.trim().strip_suffix(['z', 'Z']) {
@@ -434,6 +444,17 @@ mod tests {
         assert_eq!(sizes("8k,"), Ok([Some(8192), None, None]));
         assert!(sizes("1k,1k,1k,1k").is_err_and(|error| error.contains("more than three values")));
         assert!(sizes("").is_err() && sizes("0").is_err() && sizes("4z").is_err());
+    }
+
+    #[test]
+    fn zones_are_strided_or_refused() {
+        assert_eq!((is_strided("none"), is_strided("strided")), (Ok(false), Ok(true)));
+        assert!(is_strided("zbd").is_err_and(|error| error.contains("not supported")));
+        assert!(is_strided("strides").is_err());
+        assert_eq!(zone_skip("2z"), Ok(Some(ZoneSkip::Zones(2))));
+        assert_eq!(zone_skip("8k"), Ok(Some(ZoneSkip::Bytes(8192))));
+        assert_eq!((zone_skip("0"), zone_skip("0z")), (Ok(None), Ok(None)));
+        assert!(zone_skip("z").is_err() && zone_skip("8q").is_err());
     }
 
     #[test]

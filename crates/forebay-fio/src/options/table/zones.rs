@@ -7,10 +7,8 @@ use crate::options::{Kind, OptionSpec, values};
 pub(super) const ROWS: &[OptionSpec] = &[
     row("zonemode", &[], "none",
         "strided: I/O in zones with gaps between them, one zone after the other",
-        Kind::Choice {
-            words: &["none", "strided"],
-            set: |g, word| g.load.zones.is_strided = word == "strided",
-        }),
+        Kind::Parsed { accepts: "none or strided",
+            set: |g, word| { g.load.zones.is_strided = values::is_strided(word)?; Ok(()) } }),
     row("zonesize", &[], "none given", "bytes to transfer in a zone before the next one",
         Kind::Bytes { min: 1, max: u64::MAX, set: |g, n| g.load.zones.size = n }),
     row("zonerange", &[], "as zonesize", "bytes of a zone that I/O uses",
