@@ -11,13 +11,6 @@ use crate::common::{folder, forebay, json, skip_without, stderr};
 /// The directories that the files name.
 const DIRECTORIES: [&str; 4] = ["spool-a", "spool-b", "objects", "photos"];
 
-/// The files that are refused, and the first option that `bench` does not have.
-const REFUSED: &[(&str, &str)] = &[
-    ("07-latency-logs.fio", "write_hist_log"),
-    ("09-qualification.fio", "steadystate"),
-    ("13-memory-mapped.fio", "kb_base"),
-];
-
 /// Returns the paths of the files, in the order of their numbers.
 fn files() -> Vec<PathBuf> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jobs/everyday");
@@ -41,12 +34,6 @@ fn run(files: &[PathBuf]) {
     for path in files {
         let run = forebay(&folder).args(["bench", "--output-format=json"]).arg(path).output();
         let run = run.expect("it can be run");
-        let refused = REFUSED.iter().find(|(refused, _)| *refused == name(path));
-        if let Some((refused, option)) = refused {
-            let text = format!(": {option}: forebay does not support this fio option");
-            assert!(stderr(&run).contains(&text), "{refused}: {}", stderr(&run));
-            continue;
-        }
         assert_eq!(run.status.code(), Some(0), "{}: {}", path.display(), stderr(&run));
         let report = json(&run);
         for job in report["jobs"].as_array().expect("a list") {

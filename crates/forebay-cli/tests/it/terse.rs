@@ -151,6 +151,7 @@ fn options_change_the_fields_as_in_fio() {
         ("--unified_rw_reporting=mixed", 0),
         ("--unified_rw_reporting=both", 0),
         ("--unified_rw_reporting=both --terse-version=5", 0),
+        ("--continue_on_error=all", 0),
         ("--terse-version=4 --description=text", 1),
     ] {
         check(test, &format!("{READS} --minimal {options}"), nr_rest, &[0, 2, 3, 4, 5]);

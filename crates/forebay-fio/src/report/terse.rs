@@ -48,6 +48,11 @@ fn line(report: &Report, job: &JobReport, version: TerseVersion) -> String {
     if version != TerseVersion::V2 {
         report.disk_util.iter().for_each(|disk| fields.disk(disk));
     }
+    // fio adds them with `continue_on_error` only.
+    if let Some(errors) = &job.errors {
+        fields.put(errors.total());
+        fields.put(errors.first_errno());
+    }
     if let Some(text) = &job.measures.description {
         if version == TerseVersion::V2 {
             fields.0.push('\n');

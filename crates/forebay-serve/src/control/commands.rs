@@ -42,41 +42,8 @@ pub(super) fn run(
             Ok(policy::describe(&export))
         }
         Request::Resize { export } => Ok(resize(server, export.as_deref())?),
-        Request::Add(mut add) => {
-            let mut descriptors = descriptors;
-            let device = add.device.take().map(|device| of_device(device, &mut descriptors));
-            let (device, options) = (device.transpose()?, options(add)?);
-            let added = server.add(&options, device, descriptors).map_err(|failed| {
-                let mut reply = json!({ "error": failed.why });
-                if failed.is_done {
-                    reply["added"] = true.into();
-                }
-                ErrorReply(reply)
-            });
-            Ok(describe(server, &added?))
-        }
-        Request::Remove { export, force } => {
-            let found = named(server, &export)?;
-            let sockets = server.device_sockets(&found.export);
-            let (error, is_done) = match server.remove(&found, force) {
-                Ok(()) => (None, true),
-                Err(failed) => (Some(failed.why), failed.is_done),
-            };
-            let mut reply = json!({});
-            if is_done {
-                reply["removed"] = export.into();
-                if !sockets.is_empty() {
-                    reply["sockets"] = sockets.into();
-                }
-            }
-            match error {
-                None => Ok(reply),
-                Some(error) => {
-                    reply["error"] = error.into();
-                    Err(ErrorReply(reply))
-                }
-            }
-        }
+        Request::Add(request) => add(server, request, descriptors),
+        Request::Remove { export, force } => remove(server, &export, force),
         Request::Drain { force } => {
             let drain = if force { Drain::AtOnce } else { Drain::Waits };
             let what = match drain {
@@ -114,6 +81,44 @@ pub(super) struct ErrorReply(pub(super) Value);
 impl From<String> for ErrorReply {
     fn from(error: String) -> ErrorReply {
         ErrorReply(json!({ "error": error }))
+    }
+}
+
+/// Adds an export, perhaps with a device.
+fn add(server: &Managed, mut add: Add, mut descriptors: Vec<OwnedFd>) -> Result<Value, ErrorReply> {
+    let device = add.device.take().map(|device| of_device(device, &mut descriptors));
+    let (device, options) = (device.transpose()?, options(add)?);
+    let added = server.add(&options, device, descriptors).map_err(|failed| {
+        let mut reply = json!({ "error": failed.why });
+        if failed.is_done {
+            reply["added"] = true.into();
+        }
+        ErrorReply(reply)
+    });
+    Ok(describe(server, &added?))
+}
+
+/// Removes an export.
+fn remove(server: &Managed, export: &str, force: bool) -> Result<Value, ErrorReply> {
+    let found = named(server, export)?;
+    let sockets = server.device_sockets(&found.export);
+    let (error, is_done) = match server.remove(&found, force) {
+        Ok(()) => (None, true),
+        Err(failed) => (Some(failed.why), failed.is_done),
+    };
+    let mut reply = json!({});
+    if is_done {
+        reply["removed"] = export.into();
+        if !sockets.is_empty() {
+            reply["sockets"] = sockets.into();
+        }
+    }
+    match error {
+        None => Ok(reply),
+        Some(error) => {
+            reply["error"] = error.into();
+            Err(ErrorReply(reply))
+        }
     }
 }
 
