@@ -15,6 +15,7 @@
 //! - [`version`]: the long form of `forebay --version`;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
 //! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
+//! - [`file_id`]: the identity of a file that has several names;
 //! - [`output`], [`table`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
@@ -29,6 +30,7 @@ mod counters;
 mod experiments;
 mod failure;
 mod figure;
+mod file_id;
 mod fio_report;
 mod help;
 mod info;

@@ -1,6 +1,7 @@
 //! Jobs as they come together, from the command line and from job files alike: which defaults a job
 //! starts from, what is remembered for the report, warnings, and errors.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct Assembly {
     /// Defaults in force.
     defaults: Draft,
     global_options: Vec<(&'static str, String)>,
+    /// The job files that were read, with those that they include.
+    pub(crate) files: Vec<PathBuf>,
     jobs: Vec<Job>,
     /// For each job, where its options were given.
     origins: Vec<Vec<Arc<Origin>>>,
@@ -277,6 +280,7 @@ impl Assembly {
             jobs: self.jobs,
             origins: self.origins,
             warnings: self.warnings,
+            files: self.files,
         })
     }
 }

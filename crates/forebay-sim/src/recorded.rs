@@ -58,6 +58,13 @@ pub enum LoadError {
         /// Its length.
         len: u32,
     },
+    /// A step is due too late.
+    Time {
+        /// The thread.
+        thread: String,
+        /// Its time after the first one, ns.
+        due_ns: u64,
+    },
     /// The I/Os do not fit on the device.
     Size {
         /// The end of the last I/O, bytes.
@@ -69,6 +76,9 @@ pub enum LoadError {
     Disk(JobError),
 }
 
+/// The longest time of a recording, ns: a year.
+const DUE_NS_MAX: u64 = 366 * 24 * 60 * 60 * 1_000_000_000;
+
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,6 +87,13 @@ impl fmt::Display for LoadError {
                 f,
                 "{thread}: an I/O of {len} bytes at {offset}: expected multiples of {SECTOR} and \
                  at most {BS_MAX} bytes"
+            ),
+            LoadError::Time { thread, due_ns } => write!(
+                f,
+                "{thread}: an I/O {} s after the first one: expected at most {} s, a year; if \
+                 the times are right, ignore them with --replay-no-stall",
+                due_ns / 1_000_000_000,
+                DUE_NS_MAX / 1_000_000_000
             ),
             LoadError::Size { end_bytes, capacity_bytes } => write!(
                 f,
@@ -100,6 +117,10 @@ impl RecordedLoad {
     pub fn new(recorded: Vec<RecordedThread>, iodepth: u32) -> Result<RecordedLoad, LoadError> {
         let (mut end_bytes, mut bits) = (0, 0);
         for thread in &recorded {
+            if let Some(late) = thread.steps.iter().find(|step| step.due_ns > DUE_NS_MAX) {
+                let (thread, due_ns) = (thread.name.clone(), late.due_ns);
+                return Err(LoadError::Time { thread, due_ns });
+            }
             for step in thread.steps.iter().filter(|step| matches!(step.act, Act::Io(_))) {
                 let &Step { offset, len, .. } = step;
                 let end = offset.checked_add(len.into());

@@ -14,6 +14,7 @@ use rustix::fs::{SeekFrom, seek, statvfs};
 use rustix::io::Errno;
 
 use super::plan::Target;
+use crate::file_id::FileId;
 use crate::output;
 
 /// The files to fill. Dropping it cuts them.
@@ -26,19 +27,24 @@ pub(super) struct Filling {
 #[derive(Debug)]
 struct Filled {
     path: PathBuf,
+    id: FileId,
+    /// The number of the stage that fills it.
+    stage: u32,
     /// The length that it keeps in any case: that before the run.
     earlier: u64,
 }
 
 impl Filling {
-    /// Adds a file, whose length was `earlier` before the run.
-    pub(super) fn add(&mut self, path: &Path, earlier: u64) {
-        self.files.push(Filled { path: path.to_owned(), earlier });
+    /// Adds a file that a stage fills, and whose length was `earlier` before the run.
+    pub(super) fn add(&mut self, path: &Path, stage: u32, earlier: u64) {
+        let id = FileId::of(path);
+        self.files.push(Filled { path: path.to_owned(), id, stage, earlier });
     }
 
-    /// Cuts the files behind their last data.
-    pub(super) fn cut(&self) {
-        for file in &self.files {
+    /// Cuts the files that were filled behind their last data. `stage` is the last one that has
+    /// run.
+    pub(super) fn cut(&self, stage: u32) {
+        for file in self.files.iter().filter(|file| file.stage <= stage) {
             if let Err(error) = file.cut() {
                 let path = file.path.display();
                 output::stderr(&format!(
@@ -53,7 +59,8 @@ impl Filling {
     /// its file.
     pub(super) fn part(&self, job: &Job, target: &Target, region: Region) -> Region {
         let Some(path) = target.path() else { return region };
-        if !self.files.iter().any(|file| file.path == path) {
+        let id = FileId::of(&path);
+        if !self.files.iter().any(|file| file.stage < job.stage && file.id == id) {
             return region;
         }
         let end = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
@@ -68,7 +75,7 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        self.cut();
+        self.cut(u32::MAX);
     }
 }
 
@@ -127,7 +134,9 @@ mod tests {
             file.write_all_at(&[7; 4096], data).expect("written");
             file.set_len(1 << 30).expect("a hole");
             let mut filling = Filling::default();
-            filling.add(&path, earlier);
+            filling.add(&path, 1, earlier);
+            filling.cut(0);
+            assert_eq!(file.metadata().expect("a file").len(), 1 << 30, "not filled yet");
             drop(filling);
             assert_eq!(file.metadata().expect("a file").len(), expected);
         }

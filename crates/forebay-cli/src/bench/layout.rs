@@ -13,12 +13,12 @@ use forebay_fio::job::{Fallocate, Job};
 use forebay_fio::units::Size;
 use rustix::fs::statvfs;
 
-use super::file_id::FileId;
 use super::fill;
 use super::filling::{self, Filling};
 use super::plan::{Target, distinct};
 use super::stop::Stop;
 use crate::failure::Failure;
+use crate::file_id::FileId;
 use crate::output;
 
 /// The files to create or extend. Dropping it before the layout is complete undoes the layout.
@@ -45,8 +45,8 @@ struct Missing {
     read: bool,
     /// Whether to allocate the space of the file.
     allocates: bool,
-    /// Whether a job fills the file until there is no space left.
-    is_filled: bool,
+    /// The stage of the first job that fills the file until there is no space left.
+    filled_in: Option<u32>,
     /// Whether the layout has changed the file.
     touched: bool,
 }
@@ -90,7 +90,7 @@ impl Layout {
     /// Returns whether a job before fills the file of a target.
     fn is_filled(&self, target: &Target) -> bool {
         let id = target.path().map(|path| FileId::of(&path));
-        self.files.iter().any(|file| file.is_filled && Some(&file.id) == id.as_ref())
+        self.files.iter().any(|file| file.filled_in.is_some() && Some(&file.id) == id.as_ref())
     }
 
     fn add(&mut self, more: Missing) {
@@ -99,7 +99,8 @@ impl Layout {
                 file.needed = file.needed.max(more.needed);
                 file.read |= more.read;
                 file.allocates |= more.allocates;
-                file.is_filled |= more.is_filled;
+                let stages = file.filled_in.into_iter().chain(more.filled_in);
+                file.filled_in = stages.min();
             }
             None => self.files.push(more),
         }
@@ -137,8 +138,8 @@ impl Layout {
             tell(&format!("{job}: Laying out IO {noun} ({nr} {noun} / {total}{mib}MiB)\n"))?;
             for file in files {
                 file.lay_out(stop).map_err(|error| file.fail(&error))?;
-                if file.is_filled {
-                    filling.add(&file.path, file.earlier.unwrap_or(0));
+                if let Some(stage) = file.filled_in {
+                    filling.add(&file.path, stage, file.earlier.unwrap_or(0));
                 }
             }
         }
@@ -186,7 +187,7 @@ impl Missing {
         let (from, to) = (self.earlier.unwrap_or(0), self.needed);
         let mut file = self.open()?;
         match (self.read, self.allocates) {
-            _ if self.is_filled => file.set_len(to),
+            _ if self.filled_in.is_some() => file.set_len(to),
             (true, _) => fill::with_data(&mut file, from, to, self.allocates, stop),
             (false, true) => fill::with_space(&file, from, to),
             (false, false) => file.set_len(to),
@@ -289,6 +290,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     }
     let fills = !job.files.create_on_open;
     let allocates = fills && job.files.fallocate == Fallocate::Yes;
+    let filled_in = fills_file.then_some(job.stage);
     let (job, read) = (job.name.clone(), fills && job.rw.has(Direction::Read));
     let id = FileId::of(&path);
     Ok(Some(Missing {
@@ -300,7 +302,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         needed,
         read,
         allocates,
-        is_filled: fills_file,
+        filled_in,
         touched: false,
     }))
 }

@@ -1,7 +1,7 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`], [`filename`], [`files_in`], [`file_id`]: the disks of each clone of a job, colons in
-//!   file names, the files of a directory, and files with several names;
+//! - [`plan`], [`filename`], [`files_in`]: the disks of each clone of a job, colons in file names,
+//!   and the files of a directory;
 //! - [`contradictions`], [`notes`]: options beside other values of the same key, and those without
 //!   effect;
 //! - [`in_use`], [`outputs`], [`open`], [`memory`]: checks before anything is written;
@@ -33,7 +33,6 @@ mod contents;
 mod contradictions;
 mod dump;
 mod file_buffers;
-mod file_id;
 mod filename;
 mod files_in;
 mod fill;
@@ -136,7 +135,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         return sweep::main(&command, sweep, files);
     }
     trace::check(command.run.trace.as_deref())?;
-    outputs::check(jobs, &targets, asked.outputs(command.run.output.as_deref()))?;
+    outputs::check(jobs, &targets, asked.outputs(command.run.output.as_deref(), &command.files))?;
     let stop = Stop::on_signals()?;
     let (layout, notices) = prepare(jobs, &targets, command.run.readonly)?;
     notices.iter().for_each(note);

@@ -1,5 +1,6 @@
 //! Files that a run writes beside its disks: reports, figures, and logs. They are truncated, so
-//! none of them may be a file of a job, a log that the run replays, or another one of them.
+//! none of them may be a job file, a file of a job, a log that the run replays, or another one of
+//! them.
 //!
 //! Files are compared by their [`FileId`], before any is opened, and also if they do not exist yet.
 //! The directory of `--trace` is not checked: a trace replaces no file.
@@ -11,13 +12,15 @@ use std::path::{Path, PathBuf};
 
 use forebay_fio::job::Job;
 
-use super::file_id::FileId;
 use super::plan::{self, Target};
 use crate::failure::Failure;
+use crate::file_id::FileId;
 
 /// The files of a whole run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outputs<'a> {
+    /// The job files, which are read.
+    pub(super) job_files: &'a [PathBuf],
     /// The report; `None` if it goes to standard output.
     pub(super) report: Option<&'a Path>,
     /// The page.
@@ -42,6 +45,9 @@ struct Output {
 /// Two uses of one file contradict each other, or several clones would write one log.
 pub(super) fn check(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> Result<(), Failure> {
     let mut uses = HashMap::new();
+    for path in outputs.job_files {
+        uses.insert(FileId::of(path), "it is a job file");
+    }
     for path in jobs.iter().filter_map(|job| job.replay.read.as_deref()) {
         for path in files_of_log(Path::new(path)) {
             uses.insert(FileId::of(&path), "the run replays this log");
@@ -201,6 +207,10 @@ mod tests {
         fs::write(&data, "x").expect("a file");
         std::os::unix::fs::symlink("data", iops).expect("a link");
         assert!(with("--name=a --filename=@/data", outputs).is_err());
+        let job_files = [data.clone()];
+        let outputs = Outputs { job_files: &job_files, page: Some(&data), ..Outputs::default() };
+        let error = with("--name=a --filename=ram:1M", outputs).expect_err("a job file");
+        assert!(error.contains("and it is a job file; choose another"), "{error}");
         let twice = Outputs { report: Some(&data), page: Some(&data), ..Outputs::default() };
         let error = with("--name=a --filename=ram:1M", twice).expect_err("one file");
         assert!(error.contains("another output goes to it"), "{error}");

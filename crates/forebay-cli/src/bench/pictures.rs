@@ -52,9 +52,13 @@ impl PictureOptions {
     }
 
     /// Returns the files of a run without a sweep, with this file of the report.
-    pub(super) fn outputs<'a>(&'a self, report: Option<&'a Path>) -> Outputs<'a> {
+    pub(super) fn outputs<'a>(
+        &'a self,
+        report: Option<&'a Path>,
+        job_files: &'a [PathBuf],
+    ) -> Outputs<'a> {
         let (page, figures) = (self.html.as_deref(), self.svg.as_deref());
-        Outputs { report, page, figures, ..Outputs::default() }
+        Outputs { job_files, report, page, figures, ..Outputs::default() }
     }
 }
 

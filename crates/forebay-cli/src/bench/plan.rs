@@ -14,10 +14,10 @@ use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Extent, Job};
 use forebay_fio::units::Size;
 
-use super::file_id::FileId;
 use super::owner::OwnerPlan;
 use super::{contradictions, filename, files_in};
 use crate::failure::Failure;
+use crate::file_id::FileId;
 
 /// The size of a null device without a given size: 1 TiB.
 const NULL_BYTES: u64 = 1 << 40;

@@ -108,7 +108,7 @@ pub(super) fn run_on(
                 show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
             outcomes.extend(run.stage(stage, &mut show)?);
-            filling.cut();
+            filling.cut(command.jobs[of_stage[0].job].stage);
         }
     }
     let disks = look_at(&opened.disks);

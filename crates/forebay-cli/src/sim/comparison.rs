@@ -13,6 +13,7 @@ use super::variants::Variant;
 use super::{Args, front, json, notes, settings, table, threads};
 use crate::failure::Failure;
 use crate::figure::Theme;
+use crate::file_id::FileId;
 use crate::output;
 
 /// A load, the disks on which to run it, and the form of the report.
@@ -43,6 +44,9 @@ impl Comparison {
     ) -> Result<Comparison, Failure> {
         let (is_json, svg) = (args.json, args.svg.clone());
         let comparison = Comparison { path: path.to_owned(), variants, is_json, svg };
+        if let Some(figure) = &args.svg {
+            refuse_input(figure, path, args)?;
+        }
         match &args.svg {
             Some(figure) if !comparison.is_compared(args) => {
                 let why = "a figure compares several runs; give --compare or --sweep too";
@@ -139,5 +143,23 @@ impl Comparison {
             let why = output::cannot_create(path, &error);
             Failure::Run(format!("--svg={}: cannot write the figure: {why}", path.display()))
         })
+    }
+}
+
+/// Refuses a figure that would overwrite a file that the run reads.
+fn refuse_input(figure: &Path, load: &Path, args: &Args) -> Result<(), Failure> {
+    let device = args.device.as_deref().map(Path::new);
+    let recordings = args.trace.iter().flat_map(|path| {
+        let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+        files.map(|file| file.path()).chain([path.clone()])
+    });
+    let mut inputs = recordings.chain([load.to_owned()]).chain(device.map(Path::to_owned));
+    let id = FileId::of(figure);
+    match inputs.any(|input| FileId::of(&input) == id) {
+        true => Err(Failure::Usage(format!(
+            "--svg={0}: it would overwrite {0}, and the run reads this file; choose another file",
+            figure.display()
+        ))),
+        false => Ok(()),
     }
 }

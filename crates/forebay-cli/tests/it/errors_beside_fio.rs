@@ -252,6 +252,17 @@ fn later_stage_reads_what_was_filled() {
     assert_eq!(report["jobs"][1]["read"]["io_bytes"], 512 << 10);
     let len = std::fs::metadata(folder.path().join("data")).expect("the file").len();
     assert_eq!(len, 512 << 10);
+    // A stage before neither fills the file nor ends it, and another path names the same file.
+    let output = bench(
+        &folder,
+        "--name=before --filename=ram:64k --rw=write --name=fill --stonewall \
+         --filename=fault:data?rule=write:nospace:range=640k+4k --bs=4k --rw=write --fill_device=1 \
+         --name=read --stonewall --filename=fault:./data --rw=read --output-format=json",
+    );
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(report["jobs"][1]["write"]["io_bytes"], 640 << 10);
+    assert_eq!(report["jobs"][2]["read"]["io_bytes"], 640 << 10);
     // A device has its own end.
     let args = "--name=a --filename=ram:64k --rw=write --fill_device=1";
     assert_eq!(bench_json(&folder, args)["jobs"][0]["write"]["io_bytes"], 64 << 10);

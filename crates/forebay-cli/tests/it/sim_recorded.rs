@@ -161,6 +161,14 @@ fn recordings_that_cannot_be_run_are_refused_with_the_reason() {
         &format!("{head}0 a read 1048576 4096\n"),
         "--trace=log: the recording uses 1052672 bytes of its disk, and the device has 1048576: ",
     );
+    let late = format!("{head}0 a read 0 512\n18446744073709551 a read 0 512\n");
+    check_refused("--trace log", &late, "--trace=log: log: an I/O 18446744073 s after the first");
+    check_refused(
+        "--trace log --sweep wake=fair,batch --svg ./log",
+        LOG,
+        "--svg=./log: it would overwrite ./log, and the run reads this file; choose another file",
+    );
+    check_refused("job.fio --sweep wake=fair,batch --svg job.fio", LOG, "--svg=job.fio: it would");
     check_refused("--trace log --trace .", LOG, "--trace=.: a trace has the I/Os of all threads");
     check_refused("--iodepth 3 job.fio", LOG, "--iodepth needs --trace: it changes a recorded");
     check_refused("--replay-no-stall --random", LOG, "--replay-no-stall needs --trace");

@@ -1,5 +1,6 @@
 //! The jobs of a command line and its job files, with what the whole run needs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::job::{Job, RunOptions};
@@ -19,4 +20,6 @@ pub struct JobList {
     pub origins: Vec<Vec<Arc<Origin>>>,
     /// Warnings about options that have no effect, a line each.
     pub warnings: Vec<String>,
+    /// The job files that were read, with those that they include.
+    pub files: Vec<PathBuf>,
 }

@@ -61,6 +61,7 @@ pub(crate) fn read_into(assembly: &mut Assembly, file: &Path, host: &mut dyn Hos
         name => name,
     };
     let contents = reader.host.read(file).map_err(|error| error.to_string());
+    reader.assembly.files.push(file.to_owned());
     reader.chain.push(Link { path: file.to_owned(), name, line: 0 });
     match contents {
         Ok(contents) if is_binary(&contents) => {
@@ -342,6 +343,7 @@ impl Reader<'_> {
 
     /// Reads the lines of a file that is included.
     fn included(&mut self, path: PathBuf, contents: &[u8]) -> Result<(), Halt> {
+        self.assembly.files.push(path.clone());
         self.chain.push(Link { name: path.display().to_string(), path, line: 0 });
         let read = self.lines(contents);
         self.chain.pop();

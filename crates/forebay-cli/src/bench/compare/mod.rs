@@ -95,7 +95,8 @@ fn sides(
     asked: &CompareOptions,
 ) -> Result<[Side; 2], Failure> {
     let planned = planned(command, targets, asked)?;
-    let outputs = Outputs { report: command.run.output.as_deref(), ..Outputs::default() };
+    let (job_files, report) = (&command.files[..], command.run.output.as_deref());
+    let outputs = Outputs { job_files, report, ..Outputs::default() };
     outputs::check(&command.jobs, targets, outputs)?;
     let (_, notices) = super::prepare(&command.jobs, targets, command.run.readonly)?;
     notices.iter().for_each(super::note);

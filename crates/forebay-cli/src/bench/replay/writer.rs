@@ -14,7 +14,7 @@ use forebay_fio::report::JobError;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::bench::file_id::FileId;
+use crate::file_id::FileId;
 
 const BUFFER_BYTES: usize = 1 << 20;
 

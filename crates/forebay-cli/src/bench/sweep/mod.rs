@@ -108,6 +108,7 @@ pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result
     // Everything that can be refused is refused before the first run.
     let mut notices: Vec<String> = Vec::new();
     let outputs = Outputs {
+        job_files: &command.files,
         report: command.run.output.as_deref(),
         page: asked.html,
         figure: asked.svg,

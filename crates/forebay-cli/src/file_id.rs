@@ -13,7 +13,7 @@ const LINKS_MAX: usize = 40;
 
 /// A file that exists, or the place of one that does not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum FileId {
+pub(crate) enum FileId {
     /// The number of a block device. Several nodes may stand for one device.
     BlockDevice(u64),
     /// The number of the file system, and of the file in it.
@@ -24,7 +24,7 @@ pub(super) enum FileId {
 
 impl FileId {
     /// Returns the identity of the file at a path.
-    pub(super) fn of(path: &Path) -> Self {
+    pub(crate) fn of(path: &Path) -> Self {
         match fs::metadata(path) {
             Ok(metadata) => Self::of_existing(&metadata),
             Err(_) => Self::Missing(place(path)),
@@ -32,7 +32,7 @@ impl FileId {
     }
 
     /// Returns the identity of a file that exists.
-    pub(super) fn of_existing(metadata: &fs::Metadata) -> Self {
+    pub(crate) fn of_existing(metadata: &fs::Metadata) -> Self {
         match metadata.file_type().is_block_device() {
             true => Self::BlockDevice(metadata.rdev()),
             false => Self::Inode(metadata.dev(), metadata.ino()),
