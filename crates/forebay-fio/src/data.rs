@@ -105,6 +105,8 @@ pub struct Contents {
     set: Vec<Member>,
     /// Percentage of duplicates.
     dedupe: u64,
+    /// Bytes of the smallest write: the data of each part of this length are chosen anew.
+    part: usize,
     /// Bytes of a chunk.
     chunk: usize,
     /// Percentage of each chunk that is random.
@@ -141,6 +143,7 @@ impl Contents {
             own,
             set,
             dedupe: options.dedupe.into(),
+            part: min_write.max(1) as usize,
             chunk,
             random: 100 - usize::from(options.compress.unwrap_or(0)),
             fixed,
@@ -151,14 +154,16 @@ impl Contents {
 
     /// Generates the data of the next write.
     pub fn fill(&mut self, block: &mut [u8]) {
-        let (member, number) = self.choose();
-        // A clone has fewer than 2^40 blocks.
-        let mut data = Xoshiro256::new(member.seed, member.stream << 40 | number);
-        for chunk in block.chunks_mut(self.chunk) {
-            let nr_random = chunk.len() * self.random / 100;
-            let (random, fixed) = chunk.split_at_mut(nr_random);
-            data.fill(random);
-            fixed.copy_from_slice(&self.fixed[..fixed.len()]);
+        for part in block.chunks_mut(self.part) {
+            let (member, number) = self.choose();
+            // A clone has fewer than 2^40 blocks.
+            let mut data = Xoshiro256::new(member.seed, member.stream << 40 | number);
+            for chunk in part.chunks_mut(self.chunk) {
+                let nr_random = chunk.len() * self.random / 100;
+                let (random, fixed) = chunk.split_at_mut(nr_random);
+                data.fill(random);
+                fixed.copy_from_slice(&self.fixed[..fixed.len()]);
+            }
         }
     }
 

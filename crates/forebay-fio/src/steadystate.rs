@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::units::parse_bytes;
+
 /// The measure of a criterion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Criterion {
@@ -64,7 +66,10 @@ impl Limit {
             return Err(format!("{word} needs a limit, as in {word}:5%"));
         }
         let percent = limit.ends_with('%');
-        match limit.trim_end_matches('%').parse::<f64>() {
+        let number = limit.trim_end_matches('%').parse::<f64>();
+        // A limit that is no percentage may have a unit, as sizes have.
+        let with_unit = || parse_bytes(limit).ok().filter(|_| !percent).map(|value| value as f64);
+        match number.or_else(|error| with_unit().ok_or(error)) {
             Ok(value) if value.is_finite() && value >= 0.0 => {
                 Ok(Self { criterion, value, percent })
             }
@@ -143,7 +148,13 @@ impl Window {
 
     /// Returns whether the window is full and keeps to the limit.
     pub fn is_attained(&self) -> bool {
-        self.samples.len() == self.size as usize && self.measured().abs() <= self.limit.value
+        self.samples.len() == self.size as usize && self.is_within_limit()
+    }
+
+    /// Returns whether the measure is below the limit. As in fio, no measure is below 0.
+    fn is_within_limit(&self) -> bool {
+        let measured = self.measured().abs();
+        measured < self.limit.value || (measured == 0.0 && self.limit.percent)
     }
 
     /// Returns the value to compare with the limit, in its unit.
@@ -242,11 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn limits_that_are_no_percentage_may_have_units() {
+        let value = |text| Limit::parse(text).expect(text).value;
+        assert_eq!((value("bw:10M"), value("iops:1k")), (10_485_760.0, 1024.0));
+        assert_eq!((value("bw_slope:0.5"), value("iops:0.5%")), (0.5, 0.5));
+        assert!(!window("iops:0", 2, &[100.0, 100.0]).is_attained());
+    }
+
+    #[test]
     fn wrong_limits_are_refused() {
         let refused = |text| Limit::parse(text).expect_err(text);
         assert_eq!(refused("lat:5%"), "unknown criterion 'lat'");
         assert_eq!(refused("iops"), "iops needs a limit, as in iops:5%");
         assert_eq!(refused("bw:x"), "'x' is not a number");
+        assert_eq!(refused("bw:1k%"), "'1k%' is not a number");
         assert_eq!(refused("bw:-1"), "-1 is no limit: it must not be below 0");
     }
 }

@@ -83,7 +83,8 @@ impl Detections {
     pub(super) fn update(&mut self, elapsed: Duration, gauges: &[Gauge]) {
         for detection in &mut self.0 {
             if !detection.is_over && elapsed >= detection.next {
-                detection.next += PERIOD;
+                // Samples that were missed, because this process was stopped, are left out.
+                detection.next = (detection.next + PERIOD).max(elapsed + PERIOD / 2);
                 detection.sample(gauges);
             }
         }

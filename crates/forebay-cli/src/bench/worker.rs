@@ -380,6 +380,10 @@ impl<'a> Worker<'a> {
             match search.end_window() {
                 Step::Restart => self.tally.restart_figures(),
                 Step::Found => return self.tally.finish(),
+                Step::Missed => {
+                    let target = self.tally.job.control.target.target;
+                    return self.tally.fail_target(target.unwrap_or_default());
+                }
                 Step::Continue => {}
             }
         }

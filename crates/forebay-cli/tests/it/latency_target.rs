@@ -38,16 +38,17 @@ fn depth_on_a_serial_device_is_the_target_divided_by_its_time_as_in_fio() {
         let depth = job["latency_depth"].as_i64().expect("a depth");
         // A deeper one cannot keep to it. On a busy machine the result may be lower.
         assert!((2..=20).contains(&depth), "{depth}");
-        // The figures are those of this depth alone, so few I/Os had fewer beside them.
-        let levels = job["iodepth_level"].as_object().expect("levels");
-        let class = 1 << u32::try_from(depth).expect("a small number").ilog2();
-        let deep = levels[&format!("{class}")].as_f64();
-        assert!(deep > Some(75.0), "{depth}: {levels:?}");
         assert!(job["read"]["runtime"].as_i64() < Some(20_000));
         assert_eq!(job["latency_target"], 20_000_000);
         assert_eq!(job["latency_window"], 200_000);
         assert_eq!(job["latency_percentile"].as_f64(), Some(50.0));
     }
+    // The figures are those of this depth alone, so few I/Os had fewer beside them.
+    let job = &ours["jobs"][0];
+    let depth = job["latency_depth"].as_u64().expect("a depth");
+    let levels = job["iodepth_level"].as_object().expect("levels");
+    let deep = levels[&format!("{}", 1 << depth.ilog2())].as_f64();
+    assert!(deep > Some(75.0), "{depth}: {levels:?}");
 }
 
 #[test]
@@ -72,10 +73,17 @@ fn target_that_every_depth_meets_leads_to_iodepth() {
 }
 
 #[test]
-fn target_that_cannot_be_met_is_noted_and_the_job_goes_on() {
+fn target_that_cannot_be_met_is_noted_and_ends_a_job_that_may_not_exceed_it() {
     let args = "--name=a --filename=fault:ram:1M?rule=read:delay=1ms --rw=randread --iodepth=8 \
                 --time_based --runtime=100ms --latency_window=10ms --output-format=json";
     let output = bench(&folder(), &format!("{args} --latency_target=500"));
+    let text = stderr(&output);
+    assert!(text.contains("--latency_target=500us even at a depth of 1; raise it"), "{text}");
+    assert_eq!(
+        (output.status.code(), json(&output)["jobs"][0]["error"].as_i64()),
+        (Some(1), Some(110))
+    );
+    let output = bench(&folder(), &format!("{args} --latency_target=500 --latency_percentile=99"));
     let output_of_zero = bench(&folder(), &format!("{args} --latency_target=0"));
     assert!(stderr(&output_of_zero).contains("--latency_window has no effect without"));
     let report = json(&output);

@@ -37,6 +37,19 @@ fn duplicates_have_their_share() {
 }
 
 #[test]
+fn duplicates_of_large_writes_have_the_length_of_small_ones() {
+    let options = DataOptions { dedupe: 80, compress: Some(0), ..DataOptions::default() };
+    let mut contents = Contents::new(&options, None, BLOCK as u32, OWN, Vec::new());
+    let mut data = vec![0xaa; 1000 * BLOCK];
+    for write in data.chunks_mut(16 * BLOCK) {
+        contents.fill(write);
+    }
+    let blocks: Vec<_> = data.chunks(BLOCK).map(<[u8]>::to_vec).collect();
+    let nr = unique(&blocks).len();
+    assert!((150..=250).contains(&nr), "{nr}");
+}
+
+#[test]
 fn duplicates_of_a_working_set_are_of_the_first_blocks() {
     let options = DataOptions { dedupe: 50, has_working_set: true, ..DataOptions::default() };
     let all = blocks(&options, OWN, &[OWN], 2000);

@@ -21,7 +21,7 @@ pub(super) fn line(window: &Window, units: Units) -> String {
         "  steadystate  : attained={attained}, bw={} ({}), iops={}, {what}={:.3}{}",
         units.rate(bw),
         units.rate_in_other_base(bw),
-        number::count(mean(window.iops()) as u64),
+        number::count(mean(window.iops()).round() as u64),
         window.measured(),
         sign(window)
     )

@@ -4,6 +4,8 @@
 //! Each error is counted. An I/O that was refused before it reached the disk ends the job in any
 //! case, because the next one would be refused too.
 
+use std::time::Duration;
+
 use forebay::IoError;
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::report::{ErrorCount, JobError};
@@ -96,6 +98,17 @@ impl Tally<'_> {
             format!(
                 "{word} of {len} bytes at offset {offset}{place} took {took} us, and --max_latency \
                  is {max} us"
+            )
+        });
+    }
+
+    /// Ends the job, because even single I/Os took longer than the target.
+    pub(in crate::bench) fn fail_target(&mut self, target: Duration) {
+        self.record_error(false, Errno::TIMEDOUT.raw_os_error(), |_| {
+            let us = target.as_micros();
+            format!(
+                "I/Os took longer than --latency_target={us}us even at a depth of 1; raise it, or \
+                 let some I/Os exceed it with --latency_percentile"
             )
         });
     }

@@ -24,8 +24,8 @@ pub(super) const ROWS: &[OptionSpec] = &[
             },
         }),
     row("continue_on_error", &[], "none",
-        "kinds of errors that do not end the job: EIO of reads or writes, and bad blocks; they are \
-         counted and reported",
+        "kinds of errors that do not end the job: EIO of reads or writes, and bad blocks (unless \
+         verify_fatal=1); they are counted and reported",
         Kind::Choice {
             words: &["none", "read", "write", "io", "verify", "all", "0", "1"],
             set: |g, word| g.control.on_error.set_continues(word),
