@@ -114,7 +114,7 @@ impl Search {
 
     /// Returns whether even a depth of 1 has missed the target.
     pub fn is_hopeless(&self) -> bool {
-        self.missed == 1
+        self.missed == 1 && matches!(self.state, State::Searches)
     }
 
     /// Returns whether the job has ended before the depth was found.

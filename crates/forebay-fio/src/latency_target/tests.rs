@@ -13,11 +13,12 @@ fn search(iodepth: u32, percentile: f64, runs_on: bool) -> Search {
     options.search(iodepth).expect("a target")
 }
 
-/// Records a window of 100 I/Os on a device that does `depth` I/Os one after another, each in
-/// `service_us`. A percentage of I/Os takes long at any depth.
+/// Records a window of at least 100 I/Os on a device that does `depth` I/Os one after another, each
+/// in `service_us`. A percentage of I/Os takes long at any depth.
 fn window(search: &mut Search, service_us: u64, slow_percent: u64) -> Step {
-    for io in 0..100 {
-        let is_slow = io < slow_percent;
+    // A window counts once it has as many I/Os as its depth.
+    for io in 0..100 * u64::from(search.depth().div_ceil(100)) {
+        let is_slow = io % 100 < slow_percent;
         let us = if is_slow { 1_000_000 } else { u64::from(search.depth()) * service_us };
         search.record(us * 1000);
     }
@@ -52,7 +53,9 @@ proptest! {
     fn search_ends_on_any_device(results in prop::collection::vec(any::<bool>(), 2000)) {
         let mut search = search(500, 100.0, false);
         for is_met in results {
-            search.record(if is_met { 1 } else { u64::MAX });
+            for _ in 0..search.depth() {
+                search.record(if is_met { 1 } else { u64::MAX });
+            }
             prop_assert!((1..=500).contains(&search.depth()));
             match search.end_window() {
                 Step::Found => return Ok(()),
@@ -117,5 +120,6 @@ fn job_that_may_exceed_no_target_fails_at_a_depth_of_1_and_one_that_runs_on_reco
     for _ in 0..8 {
         assert_eq!(window(&mut runs_on, 10, 0), Step::Continue);
     }
+    assert!(!runs_on.is_hopeless());
     assert!(runs_on.depth() > 1, "one bad window does not limit the rest");
 }
