@@ -1,29 +1,14 @@
 //! The JSON report compared with that of fio for the same jobs, if fio is installed: the same keys
 //! in the same order, the same types, and the same values where the job determines them.
 
-use std::io::ErrorKind;
-use std::process::Command;
-
-use crate::common::{bench_json, folder, skip, skip_without, stderr};
+use crate::common::{self, bench_json, folder, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Returns fio's JSON, or `None` if fio is not installed.
 #[track_caller]
 fn fio_json(test: &str, folder: &TempDir, args: &str) -> Option<Value> {
-    let output = Command::new("fio")
-        .args(args.split_whitespace())
-        .args(["--output-format=json", "--output=fio.json"])
-        .current_dir(folder.path())
-        .output();
-    match output {
-        Ok(output) => assert!(output.status.success(), "{test}: fio: {}", stderr(&output)),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skip_without("fio", test);
-            return None;
-        }
-        Err(error) => panic!("{test}: fio: {error}"),
-    }
+    common::fio(test, folder, &format!("{args} --output-format=json --output=fio.json"))?;
     let text = std::fs::read_to_string(folder.path().join("fio.json")).expect("fio's JSON");
     let start = text.find("{\n").expect("a JSON value");
     Some(text[start..].parse().expect("fio's JSON"))

@@ -1,7 +1,7 @@
 //! Helpers that the tests share: a folder that supports direct I/O, and functions that run the
 //! program.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -23,6 +23,25 @@ pub(crate) fn forebay(folder: &TempDir) -> Command {
 /// Runs `forebay bench` with these arguments, separated by spaces.
 pub(crate) fn bench(folder: &TempDir, args: &str) -> Output {
     forebay(folder).arg("bench").args(args.split_whitespace()).output().expect("it can be run")
+}
+
+/// Runs fio with these arguments, separated by spaces. It must succeed. Skips the test, and returns
+/// `None`, if fio is not installed.
+#[track_caller]
+pub(crate) fn fio(test: &str, folder: &TempDir, args: &str) -> Option<Output> {
+    let output =
+        Command::new("fio").args(args.split_whitespace()).current_dir(folder.path()).output();
+    match output {
+        Ok(output) => {
+            assert!(output.status.success(), "{test}: fio {args}: {}", stderr(&output));
+            Some(output)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            skip_without("fio", test);
+            None
+        }
+        Err(error) => panic!("{test}: fio: {error}"),
+    }
 }
 
 /// Starts `forebay bench`, and returns once its progress line shows that its jobs have done some

@@ -2,12 +2,11 @@
 //! that compress as well.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::common::{bench, folder, skip_without, stderr};
+use crate::common::{self, bench, folder, skip_without, stderr};
 
 const BLOCK: usize = 4096;
 
@@ -28,12 +27,7 @@ fn compressed(path: &Path) -> Option<f64> {
 /// Runs the arguments with both programs in folders of their own, and passes these to `check`.
 fn beside_fio(test: &str, args: &str, check: impl FnOnce([&Path; 2])) {
     let (theirs, ours) = (folder(), folder());
-    let fio = Command::new("fio").args(args.split_whitespace()).current_dir(&theirs).output();
-    match fio {
-        Ok(fio) => assert!(fio.status.success(), "fio {args}: {}", stderr(&fio)),
-        Err(error) if error.kind() == ErrorKind::NotFound => return skip_without("fio", test),
-        Err(error) => panic!("fio: {error}"),
-    }
+    let Some(_) = common::fio(test, &theirs, args) else { return };
     let run = bench(&ours, args);
     assert_eq!(run.status.code(), Some(0), "{args}: {}", stderr(&run));
     check([theirs.path(), ours.path()]);

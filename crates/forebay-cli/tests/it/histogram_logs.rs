@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::common::{bench_json, folder, skip_without, stderr, stdout};
+use crate::common::{self, bench_json, folder, skip_without, stderr, stdout};
 
 /// fio's reader of these logs, as Debian's package fio installs it.
 const READER: &str = "/usr/share/doc/fio/fio-histo-log-pctiles.py.gz";
@@ -51,15 +51,7 @@ fn rows_and_names_are_those_of_fio() {
     ] {
         let args = format!("{} {options}", JOB.replace("write_hist_log", "write_hist_log=x"));
         let (their_folder, our_folder) = (folder(), folder());
-        let fio = Command::new("fio")
-            .args(args.split_whitespace())
-            .current_dir(their_folder.path())
-            .output();
-        match fio {
-            Ok(output) => assert!(output.status.success(), "fio: {}", stderr(&output)),
-            Err(error) if error.kind() == ErrorKind::NotFound => return skip_without("fio", test),
-            Err(error) => panic!("fio: {error}"),
-        }
+        let Some(_) = common::fio(test, &their_folder, &args) else { return };
         bench_json(&our_folder, &args);
         let (theirs, ours) = (rows(&their_folder, name), rows(&our_folder, name));
         // The bytes of the I/O, and the number of columns.

@@ -2,13 +2,11 @@
 //! shows the priorities that the layer got, at any speed.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{bench, bench_json, folder, skip_without, stderr};
+use crate::common::{self, bench, bench_json, folder, skip_without, stderr};
 
 /// Returns the number of requests of one batch of 32 adjacent reads.
 fn requests(args: &str) -> u64 {
@@ -81,15 +79,7 @@ fn logged_priorities_are_those_of_fio() {
     ] {
         let args = format!("{base} {options}");
         let (their_folder, our_folder) = (folder(), folder());
-        let fio = Command::new("fio")
-            .args(args.split_whitespace())
-            .current_dir(their_folder.path())
-            .output();
-        match fio {
-            Ok(output) => assert!(output.status.success(), "fio: {}", stderr(&output)),
-            Err(error) if error.kind() == ErrorKind::NotFound => return skip_without("fio", test),
-            Err(error) => panic!("fio: {error}"),
-        }
+        let Some(_) = common::fio(test, &their_folder, &args) else { return };
         bench_json(&our_folder, &args);
         assert_eq!(logged(&our_folder), logged(&their_folder), "{options}");
     }

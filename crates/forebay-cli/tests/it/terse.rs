@@ -1,12 +1,9 @@
 //! Terse lines beside those of fio for the same jobs: the same number of fields in the same forms,
 //! and the same values where the job determines them.
 
-use std::io::ErrorKind;
-use std::process::Command;
-
 use tempfile::TempDir;
 
-use crate::common::{bench, folder, skip, skip_without, stderr, stdout};
+use crate::common::{self, bench, folder, skip, stderr, stdout};
 
 /// The fields of a disk.
 const DISK_FIELDS: usize = 9;
@@ -14,19 +11,7 @@ const DISK_FIELDS: usize = 9;
 /// Returns what fio prints, or `None` if fio is not installed.
 #[track_caller]
 fn fio(test: &str, folder: &TempDir, args: &str) -> Option<String> {
-    let output = Command::new("fio")
-        .args(args.split_whitespace())
-        .arg("--output=fio.txt")
-        .current_dir(folder.path())
-        .output();
-    match output {
-        Ok(output) => assert!(output.status.success(), "{test}: fio: {}", stderr(&output)),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skip_without("fio", test);
-            return None;
-        }
-        Err(error) => panic!("{test}: fio: {error}"),
-    }
+    common::fio(test, folder, &format!("{args} --output=fio.txt"))?;
     Some(std::fs::read_to_string(folder.path().join("fio.txt")).expect("fio's report"))
 }
 

@@ -1,28 +1,13 @@
 //! Units of options and reports (`kb_base`, `unit_base`) beside those of fio for the same jobs.
 
-use std::io::ErrorKind;
-use std::process::Command;
-
 use tempfile::TempDir;
 
-use crate::common::{bench, folder, skip_without, stderr, stdout};
+use crate::common::{self, bench, folder, stdout};
 
 /// Returns fio's report, or `None` if fio is not installed.
 #[track_caller]
 fn fio(test: &str, folder: &TempDir, args: &str) -> Option<String> {
-    let output =
-        Command::new("fio").args(args.split_whitespace()).current_dir(folder.path()).output();
-    match output {
-        Ok(output) => {
-            assert!(output.status.success(), "{test}: fio: {}", stderr(&output));
-            Some(stdout(&output))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skip_without("fio", test);
-            None
-        }
-        Err(error) => panic!("{test}: fio: {error}"),
-    }
+    Some(stdout(&common::fio(test, folder, args)?))
 }
 
 /// Returns the parts of a report that show units. Rates differ between runs, so only their units

@@ -1,10 +1,8 @@
 //! Zones beside those of fio, if it is installed: the same offsets in the logs of both programs.
 
-use std::io::ErrorKind;
-use std::process::Command;
 use std::thread;
 
-use crate::common::{bench, data_file, folder, skip_without, stderr};
+use crate::common::{self, bench, data_file, folder, stderr};
 
 /// One I/O of a log: its action, offset and length.
 type Io = (String, u64, u64);
@@ -34,15 +32,7 @@ fn run(test: &str, options: &str) -> Option<[Vec<Io>; 2]> {
     for folder in [&theirs, &ours] {
         data_file(folder, "x", 1 << 20);
     }
-    let fio = Command::new("fio").args(args.split_whitespace()).current_dir(&theirs).output();
-    match fio {
-        Ok(fio) => assert!(fio.status.success(), "fio {args}: {}", stderr(&fio)),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skip_without("fio", test);
-            return None;
-        }
-        Err(error) => panic!("fio: {error}"),
-    }
+    common::fio(test, &theirs, &args)?;
     let run = bench(&ours, &args);
     assert_eq!(run.status.code(), Some(0), "{args}: {}", stderr(&run));
     let log = |folder: &tempfile::TempDir| {
