@@ -90,18 +90,18 @@ pub(crate) struct Args {
     /// Run random NBD sessions: clients that follow the protocol, clients that break it, a server
     #[arg(long, conflicts_with_all = ["job", "random"])]
     nbd: bool,
-    /// Run a recorded load: an iolog, or a file or directory of blktrace. Several iologs, one for
-    /// each thread, by repeating the option
+    /// Run a recorded load: an iolog, or a file or directory of blktrace. Repeat the option for
+    /// several iologs, one for each thread
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job", "random", "nbd"])]
     trace: Vec<PathBuf>,
     /// With --trace: submit each I/O as soon as --iodepth allows, and ignore the recorded times
     #[arg(long)]
     replay_no_stall: bool,
-    /// With --trace: the speed in percent of the recorded one, 1 to 1000000 [default: 100]
+    /// With --trace: the speed as a percentage of the recorded speed, 1 to 1000000 [default: 100]
     #[arg(long, value_name = "PERCENT")]
     #[arg(value_parser = number::parse::<1, 1_000_000>)]
     replay_time_scale: Option<u64>,
-    /// With --trace: the most I/Os of a thread in flight; others wait, and are late [default: 256]
+    /// With --trace: maximum I/Os in flight per thread; others wait, and are late [default: 256]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = number::parse::<1, 65_536>)]
     iodepth: Option<u64>,

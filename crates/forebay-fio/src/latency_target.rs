@@ -16,14 +16,14 @@ pub struct TargetOptions {
     pub target: Option<Duration>,
     /// `latency_window`.
     pub window: Duration,
-    /// `latency_percentile`: the percentage of I/Os that keep to the target; `None`: 100.
+    /// `latency_percentile`: the percentage of I/Os that meet the target; `None`: 100.
     pub percentile: Option<f64>,
     /// `latency_run`: whether the job goes on after the search, and adjusts its depth.
     pub runs_on: bool,
 }
 
 impl TargetOptions {
-    /// Returns the percentage of I/Os that keep to the target.
+    /// Returns the percentage of I/Os that meet the target.
     pub fn percentile(&self) -> f64 {
         self.percentile.unwrap_or(100.0)
     }
@@ -165,7 +165,7 @@ impl Search {
             if self.runs_on {
                 self.state = State::RunsOn(0);
             }
-            // As in fio, a job of which every I/O has to keep to the target fails.
+            // As in fio, a job of which every I/O has to meet the target fails.
             return match self.percentile >= 100.0 && !self.runs_on {
                 true => Step::Missed,
                 false => Step::Continue,

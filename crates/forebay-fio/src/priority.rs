@@ -97,7 +97,7 @@ pub struct Priorities {
 /// A part of the I/Os with another priority than the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
-    /// The bytes of the I/Os that it is about; `None`: of any size.
+    /// The size of the I/Os to which it applies, bytes; `None`: any size.
     bytes: Option<u32>,
     /// The percentage of them.
     percent: u8,

@@ -1,7 +1,7 @@
 //! Steady state: `steadystate`, `steadystate_duration`, `steadystate_ramp_time`.
 //!
 //! Source: fio's HOWTO and fio 3.33. A rate is sampled once a second. A job is steady if in the
-//! last samples either no one is further from their mean than a limit, or the slope of their
+//! last samples either none is further from their mean than a limit, or the slope of their
 //! least-squares line is below it. This module reads no clock.
 
 use std::collections::VecDeque;
@@ -73,7 +73,7 @@ impl Limit {
             Ok(value) if value.is_finite() && value >= 0.0 => {
                 Ok(Self { criterion, value, percent })
             }
-            Ok(_) => Err(format!("{limit} is no limit: it must not be below 0")),
+            Ok(_) => Err(format!("{limit} is not a valid limit: expected 0 or more")),
             Err(_) => Err(format!("'{}' is not a number", crate::errors::Short(limit))),
         }
     }
@@ -195,7 +195,7 @@ impl Window {
     }
 }
 
-/// Returns the mean; 0 of nothing.
+/// Returns the mean; 0 if there are no samples.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (nr, sum) = values.fold((0_u32, 0.0), |(nr, sum), value| (nr + 1, sum + value));
     if nr == 0 { 0.0 } else { sum / f64::from(nr) }
@@ -267,6 +267,6 @@ mod tests {
         assert_eq!(refused("iops"), "iops needs a limit, as in iops:5%");
         assert_eq!(refused("bw:x"), "'x' is not a number");
         assert_eq!(refused("bw:1k%"), "'1k%' is not a number");
-        assert_eq!(refused("bw:-1"), "-1 is no limit: it must not be below 0");
+        assert_eq!(refused("bw:-1"), "-1 is not a valid limit: expected 0 or more");
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::tally::{Check, Tally};
 use crate::output;
 
-/// Returns the data of the writes of clone number `stream`, unless its buffers keep theirs.
+/// Returns the write data of clone number `stream`; `None` unless the job generates data.
 pub(super) fn contents(job: &Job, jobs: &[Job], stream: u64, chance: u64) -> Option<Contents> {
     if !job.generates_data() {
         return None;

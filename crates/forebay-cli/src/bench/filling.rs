@@ -48,7 +48,7 @@ impl Filling {
             if let Err(error) = file.cut() {
                 let path = file.path.display();
                 output::stderr(&format!(
-                    "forebay: --fill_device: cannot cut {path} behind its data: {error}; its end \
+                    "forebay: --fill_device: cannot truncate {path} to its data: {error}; its end \
                      is a hole\n"
                 ));
             }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_cut_behind_its_last_data_but_not_below_its_earlier_length() {
+    fn file_is_truncated_to_its_data_but_not_below_its_earlier_length() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for (data, earlier, expected) in
             [(8192, 0, 12_288), (8192, 100_000, 100_000), (8192, 4096, 12_288)]

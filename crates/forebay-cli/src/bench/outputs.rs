@@ -129,7 +129,7 @@ fn files_of_log(path: &Path) -> Vec<PathBuf> {
     files.chain([path.to_owned()]).collect()
 }
 
-/// Returns whether a path is a pipe, a terminal or the like, of which writing destroys nothing.
+/// Returns whether a path is a pipe, a terminal or similar: writing to it destroys nothing.
 fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| {
         let kind = metadata.file_type();

@@ -91,7 +91,7 @@ pub(super) struct Tally<'a> {
     tick_ns: u64,
     /// The latest end of the phase, ns since the start.
     end_ns: u64,
-    /// Whether the workload is over before its end, because its aim is reached.
+    /// Whether the workload ended early because it reached its goal.
     pub(super) is_finished: bool,
     /// The end of the ramp; `u64::MAX` if it has ended or there is none.
     ramp_ns: u64,
@@ -100,7 +100,7 @@ pub(super) struct Tally<'a> {
     status_every_ns: u64,
     /// The earliest time at which anything other than I/O is due.
     event_ns: u64,
-    /// Start of the measured figures, ns since the start: the begin of the phase, or the end of the
+    /// Start of the measured figures, ns since the start: the start of the phase, or the end of the
     /// ramp.
     pub(super) phase_ns: u64,
     /// The same over all phases.
@@ -337,7 +337,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Restarts the counts and the time that they are about.
+    /// Restarts the counts and the time that they cover.
     pub(super) fn restart_figures(&mut self) {
         self.stats = JobStats::new(self.now_ns);
         self.usage = usage::of_this_thread();

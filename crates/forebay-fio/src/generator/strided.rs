@@ -2,7 +2,7 @@
 //!
 //! Source: fio's HOWTO, and what fio 3.33 writes with `write_iolog=`. I/O stays in the first
 //! `zonerange` bytes of a zone until `zonesize` bytes were moved. The next zone begins `zonerange`
-//! plus `zoneskip` bytes behind the begin of the last one. Zones extend to the end of the file,
+//! plus `zoneskip` bytes after the start of the last one. Zones extend to the end of the file,
 //! whatever `size` is, and continue with the first one. All directions share a zone.
 //!
 //! Where the file ends within a zone, I/O stays in the part that exists; fio ends the job there.
@@ -28,7 +28,7 @@ pub(super) struct Walk {
     len: u64,
     /// The smallest I/O, for which a zone must have room.
     smallest: u64,
-    /// Where the zone begins, bytes from the begin of the region.
+    /// Where the zone begins, bytes from the start of the region.
     start: u64,
     /// Bytes moved in the zone.
     moved: u64,
@@ -39,7 +39,7 @@ pub(super) struct Walk {
 pub(super) enum Step {
     /// Nothing: sequential I/O goes on where the last I/O ended.
     Stay,
-    /// Sequential I/O in this direction continues at the begin of the zone.
+    /// Sequential I/O in this direction continues at the start of the zone.
     Rewind,
     /// So does I/O in all directions, and random I/O may visit each block again.
     Restart,
@@ -81,7 +81,7 @@ impl Walk {
         self.moved += u64::from(bytes);
     }
 
-    /// Returns the begin of the zone, bytes from the begin of the region.
+    /// Returns the start of the zone, bytes from the start of the region.
     pub(super) fn start(&self) -> u64 {
         self.start
     }

@@ -126,7 +126,7 @@ impl Varied {
         }
     }
 
-    /// Returns the begin of random offsets in the region, and their range.
+    /// Returns the start of random offsets in the region, and their range.
     fn zone(&self) -> (u64, u64) {
         match &self.walk {
             Some(walk) => (walk.start(), walk.range()),

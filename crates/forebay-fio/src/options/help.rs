@@ -19,7 +19,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "stonewall", "new_group", "wait_for", "exitall", "exitall_on_error", "exit_what", "flow",
         "flow_id", "flow_sleep",
     ]),
-    ("Search for a depth", &[
+    ("Latency target", &[
         "latency_target", "latency_window", "latency_percentile", "latency_run",
     ]),
     ("Steady state", &["steadystate", "steadystate_duration", "steadystate_ramp_time"]),

@@ -83,7 +83,7 @@ const MAIN: &[OptionSpec] = &[
             words: &["1024", "1000"],
             set: |g, word| g.measures.units.decimal = word == "1000",
         }),
-    row("unit_base", &[], "0", "unit of rates in the report: bytes, or bits with 1",
+    row("unit_base", &[], "0", "unit of rates in the report; 0 or 8: bytes, 1: bits",
         Kind::Choice {
             words: &["0", "8", "1"],
             set: |g, word| g.measures.units.bits = word == "1",
@@ -432,7 +432,7 @@ const MAIN: &[OptionSpec] = &[
     row("write_iops_log", &[], "no log", "write a log of IOPS; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.iops = Some(text.to_owned()) }),
     row("write_hist_log", &[], "no log",
-        "write a log of histograms of the completion latency; the value is the prefix of its name",
+        "log histograms of the completion latency; the value is the prefix of the file name",
         Kind::Text { set: |g, text| g.logs.hist = Some(text.to_owned()) }),
     row("log_hist_msec", &[], "0", "interval of the histograms in the log, ms; 0: none",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.hist_msec = n }),

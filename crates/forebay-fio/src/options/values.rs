@@ -89,7 +89,7 @@ pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
 pub(super) fn errors(text: &str) -> Result<[Vec<i32>; 3], String> {
     let lists: Vec<_> = text.split(',').collect();
     if lists.len() > 3 {
-        return Err("more than three lists: there are read, write and verify".to_owned());
+        return Err("expected at most three lists: read, write and verify".to_owned());
     }
     let mut errors: [Vec<i32>; 3] = Default::default();
     for (kind, list) in errors.iter_mut().zip(lists) {
@@ -199,7 +199,7 @@ pub(super) fn size_shares(text: &str) -> Result<Vec<SizeShare>, String> {
             [size, percentage] => (size, percentage, None),
             [size, percentage, class, level] => {
                 let number = up_to(class, 3)?;
-                let class = Class::of_number(number).ok_or("class 0 is no class: use 1, 2 or 3")?;
+                let class = Class::of_number(number).ok_or("unknown class 0: use 1, 2 or 3")?;
                 (size, percentage, Some(Priority { class, level: up_to(level, 7)? }))
             }
             _ => {
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(refused("nothing"), "unknown error 'nothing'; use its number");
         assert_eq!(refused("0"), "0 is not between 1 and 4095");
         assert_eq!(refused(",,"), "the lists are empty");
-        assert_eq!(refused("1,2,3,4"), "more than three lists: there are read, write and verify");
+        assert_eq!(refused("1,2,3,4"), "expected at most three lists: read, write and verify");
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn values_out_of_range_and_levels_without_a_class_are_refused() {
         ("--cmdprio_class=1,4", "above the maximum, 3"),
         ("--cmdprio_bssplit=4k", "'4k' has neither two nor four fields between slashes"),
         ("--cmdprio_bssplit=4k/10/1", "'4k/10/1' has neither two nor four fields"),
-        ("--cmdprio_bssplit=4k/10/0/1", "class 0 is no class: use 1, 2 or 3"),
+        ("--cmdprio_bssplit=4k/10/0/1", "unknown class 0: use 1, 2 or 3"),
         ("--cmdprio_bssplit=4k/10/1/8", "above the maximum, 7"),
         ("--cmdprio_bssplit=4k/60:8k/60:4k/50", "the percentages of 4096 bytes add up to 110"),
         (

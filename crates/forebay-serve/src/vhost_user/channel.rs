@@ -55,7 +55,7 @@ impl Channel {
         let seat = tenant.connect(id, Place { address, peer: Peer::Unix, submitter });
         let rings = Connection { channel: self, id };
         let ended = self.connections.await_first_message(&stream, FIRST_MESSAGE).and_then(|()| {
-            // One that only looks whether a server listens is no client.
+            // A connection without a message is a probe, not a client.
             if has_message(&stream) {
                 self.shared.closing.note_client();
             }

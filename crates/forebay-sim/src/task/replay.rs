@@ -11,7 +11,7 @@ use forebay_fio::iolog::{Act, Step};
 use forebay_fio::stats::Latency;
 use std::rc::Rc;
 
-/// Between two looks at a range that I/O of another task occupies, ns.
+/// Interval between checks of a range that I/O of another task occupies, ns.
 const OCCUPIED_NS: u64 = 1_000;
 
 /// A thread of a recording.

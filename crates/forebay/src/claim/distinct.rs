@@ -1,7 +1,7 @@
 //! Open files that share no open file description with each other.
 //!
 //! Duplicates of a descriptor share a description. It has one set of locks, and reports a
-//! write-back error once in all. So no two users may have duplicates: neither queues of one disk,
+//! write-back error only once. So no two users may have duplicates: neither queues of one disk,
 //! nor two disks. Duplicates in other processes cannot be found.
 //!
 //! A shared description has shared flags. A file gets a flag that has no effect here, and no other
@@ -116,7 +116,7 @@ mod tests {
         let both = DistinctFile::register(vec![second, duplicate]).expect("flags");
         assert!(both.is_none(), "the second is a duplicate of a registered one");
         assert!(!is_marked(&*stock[0]).expect("flags"), "no mark is left");
-        // The flag of another owner says nothing.
+        // A flag set by another owner does not make a file a duplicate.
         set_mark(&kept, true).expect("flags");
         let third = DistinctFile::register(vec![open()]).expect("flags").expect("distinct");
         set_mark(&kept, false).expect("flags");

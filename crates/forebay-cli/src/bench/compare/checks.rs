@@ -97,7 +97,7 @@ pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
     if let Some(job) = jobs.iter().find(|job| job.control.on_error != OnError::default()) {
         return refuse(
             job,
-            "I/O that fails is no measurement; leave out continue_on_error, ignore_error, \
+            "failed I/Os are not measured; leave out continue_on_error, ignore_error, \
              error_dump and fill_device",
         );
     }

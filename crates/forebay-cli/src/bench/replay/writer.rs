@@ -111,7 +111,7 @@ fn open(path: &str, used: &[PathBuf]) -> Result<File, JobError> {
         return Ok(file);
     }
     if !kind.is_file() {
-        return Err(refused(path, "it is no file, pipe or character device; choose another path"));
+        return Err(refused(path, "not a file, pipe or character device; choose another path"));
     }
     let id = FileId::of_existing(&facts);
     if used.iter().any(|used| FileId::of(used) == id) {

@@ -43,7 +43,7 @@ pub(super) fn threads(
         logs.push((path.as_path(), log.changed(changes)));
     }
     of_logs(logs).map_err(|path| {
-        Failure::Run(format!("{}its files end beyond any disk; split the log", about(path)))
+        Failure::Run(format!("{}its files are larger than any disk; split the log", about(path)))
     })
 }
 

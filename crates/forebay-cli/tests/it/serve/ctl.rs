@@ -156,7 +156,7 @@ fn device_of_a_virtual_machine_is_added_to_a_confined_server_and_removed() {
     drop(client);
     ctl(&folder, "remove vm");
     assert!(!folder.path().join("vm.sock").exists());
-    assert!(!bench().status.success(), "nobody listens");
+    assert!(!bench().status.success(), "no server listens there");
     // A refusal leaves no socket.
     assert!(error(&folder, "add base vm.img --vhost-user-blk unix:vm.sock").contains("exists"));
     assert!(!folder.path().join("vm.sock").exists());

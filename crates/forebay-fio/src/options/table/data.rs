@@ -51,7 +51,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
             } }),
     row("zero_buffers", &[], "0", "write zeros, in jobs without verify",
         Kind::Flag { set: |g, on| g.checks.zero_buffers = on }),
-    row("refill_buffers", &[], "0", "make new data for each write, instead of reusing the buffer's",
+    row("refill_buffers", &[], "0", "make new data for each write instead of reusing the buffer",
         Kind::Flag { set: |g, on| g.checks.refill_buffers = on }),
     row("scramble_buffers", &[], "1",
         "change a few bytes in each sector of a buffer that is written again",
@@ -66,7 +66,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     row("dedupe_percentage", &[], "0", "percentage of writes that repeat earlier data",
         Kind::Int { min: 0, max: 100, set: |g, n| g.checks.data.dedupe = n as u8 }),
     row("dedupe_mode", &[], "repeat",
-        "repeat: the last data that were new; working_set: some of the first ones",
+        "the source of duplicates: the last new data (repeat), or some of the first (working_set)",
         Kind::Choice {
             words: &["repeat", "working_set"],
             set: |g, word| g.checks.data.has_working_set = word == "working_set",

@@ -41,7 +41,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     row("error_dump", &[], "0", "print each error that does not end the job, not only the first",
         Kind::Bool { set: |g, on| g.control.on_error.dump = on }),
     row("fill_device", &["fill_fs"], "0",
-        "write until there is no space left, which then is no error",
+        "write until no space is left, then end the job without an error",
         Kind::Bool { set: |g, on| g.control.on_error.fill_device = on }),
     row("steadystate", &["ss"], "iops_slope:0.01%",
         "criterion and limit of a steady state, at which the job ends: the largest deviation of \
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "time before the first sample, in addition to the ramp_time",
         Kind::Time { set: |g, time| g.control.steady.ramp = time }),
     row("latency_target", &[], "no search",
-        "latency, in microseconds without a unit: find the greatest depth, up to iodepth, at which \
+        "latency (without a unit: microseconds): find the greatest depth, up to iodepth, at which \
          the I/Os of a window keep to it; the figures are those of that depth",
         Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
             set: |g, text| {
@@ -68,16 +68,16 @@ pub(super) const ROWS: &[OptionSpec] = &[
                     Some(values::micros(text)?).filter(|time| !time.is_zero());
                 Ok(())
             } }),
-    row("latency_window", &[], "0", "time at each depth, in microseconds without a unit",
+    row("latency_window", &[], "0", "time at each depth (without a unit: microseconds)",
         Kind::Parsed { accepts: "a time such as 500000, 500ms or 5s",
             set: |g, text| { g.control.target.window = values::micros(text)?; Ok(()) } }),
-    row("latency_percentile", &[], "100", "percentage of the I/Os that must keep to the target",
+    row("latency_percentile", &[], "100", "percentage of the I/Os that must meet the target",
         Kind::Parsed { accepts: "a number from 0 to 100, such as 99.9",
             set: |g, text| {
                 let percent = values::percentile(text)?;
                 g.control.target.percentile = Some(percent).filter(|&percent| percent < 100.0);
                 Ok(())
             } }),
-    row("latency_run", &[], "0", "go on when the depth is found, and adjust it",
+    row("latency_run", &[], "0", "keep running after the depth is found, and keep adjusting it",
         Kind::Bool { set: |g, on| g.control.target.runs_on = on }),
 ];
