@@ -47,12 +47,13 @@ fn of_checkout(directory: &Path) -> Option<String> {
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    // A commit changes the log of HEAD. A change of the sources builds the program again anyway.
+    // A commit changes the log of HEAD. The directories of the crates themselves do not count,
+    // because tests create files there, and a run of this script builds the program again.
     let log = root.join(git(&["rev-parse", "--git-path", "logs/HEAD"])?);
-    for path in [log.as_path(), Path::new(".."), Path::new("../../Cargo.lock")] {
-        if path.exists() {
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
+    let crates = fs::read_dir("..").into_iter().flatten().flatten();
+    let sources = crates.flat_map(|it| ["src", "Cargo.toml"].map(|name| it.path().join(name)));
+    for path in sources.chain([log, "../../Cargo.lock".into()]).filter(|path| path.exists()) {
+        println!("cargo::rerun-if-changed={}", path.display());
     }
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let sources = ["diff", "--quiet", "HEAD", "--", "crates", "Cargo.toml", "Cargo.lock"];

@@ -7,13 +7,16 @@ use crate::command::{Line, root, target};
 
 const DIRECTORIES: [&str; 2] = ["crates/forebay/examples", "crates/forebay-insight/examples"];
 
+/// Builds the examples and the program. With the features of the whole workspace and those of the
+/// dev-dependencies, so that the step `tests` need not build any of it again.
+pub(crate) const BUILD: &str = "build --quiet --workspace --examples --bin forebay";
+
 pub(crate) fn run() -> Outcome {
     let mut all = Vec::new();
     for directory in DIRECTORIES {
         all.extend(names(&root().join(directory))?);
     }
-    // With the features of the whole workspace, so that the step `tests` has nothing to rebuild.
-    Line::cargo("build --quiet --workspace --examples").run()?;
+    Line::cargo(BUILD).run()?;
     for name in &all {
         println!("examples: {name}");
         // `env` runs a program whose name is known only now.

@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::Outcome;
 use crate::command::{Line, root, target};
+use crate::{Outcome, examples};
 
 const DIRECTORY: &str = "/usr/share/doc/fio/examples";
 
@@ -81,7 +81,7 @@ pub(crate) fn run() -> Outcome {
         println!("fio-examples: skipped, {DIRECTORY} does not exist (package fio-examples)");
         return Ok(());
     }
-    Line::cargo("build --quiet --package forebay-cli --bin forebay").run()?;
+    Line::cargo(examples::BUILD).run()?;
     let names = names()?;
     let (mut wrong, mut nr_accepted) = (Vec::new(), 0);
     for name in &names {

@@ -2,10 +2,10 @@
 //! features. A target that has not, for example on a busy machine, runs again for longer. With a
 //! duration on the command line, each target runs once, for that long.
 //!
-//! The targets are built with libFuzzer's instrumentation, overflow checks and assertions, with any
-//! toolchain. The targets of NBD and of vhost-user rings parse the bytes of hostile peers. With a
-//! nightly toolchain they also run under AddressSanitizer, for half of the time. Interesting inputs
-//! are kept for later runs in cargo's target directory.
+//! The targets are built with libFuzzer's instrumentation, overflow checks and assertions. With a
+//! nightly toolchain they also have AddressSanitizer, because some of them parse bytes of hostile
+//! peers; without one, any toolchain serves. Interesting inputs are kept for later runs in cargo's
+//! target directory.
 //!
 //! `cargo xtask fuzz corpus` writes the smallest inputs with the same coverage into the checkout
 //! ([`corpus`]): runs on other machines begin with these.
@@ -31,8 +31,6 @@ struct Target {
     max_len_bytes: u32,
     /// Duration of a run in seconds.
     seconds: u32,
-    /// Whether it runs under AddressSanitizer as well: it has bytes of hostile peers, or `unsafe`.
-    is_sanitized: bool,
     /// Whether the checkout has the smallest inputs that runs have found.
     is_kept: bool,
 }
@@ -47,7 +45,6 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 1024,
         seconds: LONG,
-        is_sanitized: true,
         is_kept: false,
     },
     Target {
@@ -56,7 +53,6 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 512,
         seconds: LONG,
-        is_sanitized: true,
         is_kept: false,
     },
     Target {
@@ -65,7 +61,6 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 512,
         seconds: SHORT,
-        is_sanitized: false,
         is_kept: false,
     },
     Target {
@@ -74,7 +69,6 @@ const TARGETS: &[Target] = &[
         dictionary: Some("fuzz/options.dict"),
         max_len_bytes: 4096,
         seconds: SHORT,
-        is_sanitized: false,
         is_kept: false,
     },
     Target {
@@ -83,7 +77,6 @@ const TARGETS: &[Target] = &[
         dictionary: Some("fuzz/options.dict"),
         max_len_bytes: 4096,
         seconds: SHORT,
-        is_sanitized: false,
         is_kept: false,
     },
     Target {
@@ -92,28 +85,18 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 1024,
         seconds: SHORT,
-        is_sanitized: false,
         is_kept: false,
     },
 ];
 
 const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {
-    Target {
-        name,
-        corpus: None,
-        dictionary: None,
-        max_len_bytes,
-        seconds: SHORT,
-        is_sanitized: true,
-        is_kept: true,
-    }
+    Target { name, corpus: None, dictionary: None, max_len_bytes, seconds: SHORT, is_kept: true }
 }
 
 /// Duration of the runs of the targets of a device, in seconds. They parse memory that a hostile
 /// guest and its front end can change at any time.
 const LONG: u32 = 20;
-/// Duration of the other runs in seconds. Each of them reached its features in 12 seconds, and in 6
-/// with the sanitizer.
+/// Duration of the other runs in seconds. Each of them reached its features in 12 seconds.
 const SHORT: u32 = 15;
 /// Maximum number of runs of a target to reach its features, without a duration on the command
 /// line. Each run takes twice as long as the one before, because a run that is too short for the
@@ -183,16 +166,9 @@ pub(crate) fn run(seconds: Option<u32>) -> Outcome {
         return Ok(());
     }
     let durations = |it: &Target| durations(seconds, it.seconds);
-    let build = Build::plain();
+    let build = Build::address().unwrap_or_else(Build::plain);
     let programs = build.programs(TARGETS.iter())?;
-    TARGETS.iter().try_for_each(|it| fuzz(it, &build, &programs, &durations(it)))?;
-    let Some(build) = Build::address() else { return Ok(()) };
-    let mut sanitized = TARGETS.iter().filter(|it| it.is_sanitized);
-    let programs = build.programs(sanitized.clone())?;
-    sanitized.try_for_each(|it| {
-        let halves: Vec<_> = durations(it).into_iter().map(|seconds| seconds.div_ceil(2)).collect();
-        fuzz(it, &build, &programs, &halves)
-    })
+    TARGETS.iter().try_for_each(|it| fuzz(it, &build, &programs, &durations(it)))
 }
 
 /// Returns the durations of a target's tries in seconds: one try for a duration that was asked for.

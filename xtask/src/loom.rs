@@ -1,8 +1,8 @@
 //! `cargo xtask loom`: checks small models of concurrent code in every interleaving.
 
-use crate::Outcome;
 use crate::command::{Line, target};
 use crate::suite::{self, Suite};
+use crate::{Outcome, stacks};
 
 const SUITES: &[Suite] = &[
     Suite { target: "--package forebay-core --test loom", names: &[], skips: &[] },
@@ -18,5 +18,5 @@ pub(crate) fn run() -> Outcome {
     let line = Line::cargo("test --profile models --target-dir")
         .argument(target("loom"))
         .variable("RUSTFLAGS", "--cfg blk_loom");
-    suite::run("loom", SUITES, &line)
+    suite::run("loom", SUITES, &stacks::kept(line)?)
 }

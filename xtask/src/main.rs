@@ -47,6 +47,7 @@ mod semver;
 mod sessions;
 mod shuttle;
 mod simspeed;
+mod stacks;
 mod suite;
 mod tidy;
 mod tools;
@@ -95,7 +96,7 @@ cargo xtask <command>
   planted              a 24th of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
   fuzz [SECONDS]       each fuzz target for 15 or 20 seconds, and longer if that did not
-                       reach its features; or once for SECONDS (half with AddressSanitizer)
+                       reach its features; or once for SECONDS
   fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour

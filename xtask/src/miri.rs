@@ -40,7 +40,7 @@ const THREADS: &[Suite] = &[
         names: &["models", "miri", "contract::checked"],
         skips: &[],
     },
-    Suite { target: "--package forebay-aio --lib", names: &["ring"], skips: &[] },
+    Suite { target: "--package forebay-aio --lib", names: &["ring::tests"], skips: &[] },
     Suite {
         target: "--package forebay --test it",
         names: &["miri", "group_commit", "backends::misbehaving", "drivers::small"],
