@@ -42,6 +42,7 @@ mod number;
 mod option_examples;
 mod output;
 mod range;
+mod recording;
 mod run;
 mod serve;
 mod sim;

@@ -66,8 +66,8 @@ pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Reap, Req
 pub use durability::{Durability, LostWrites};
 pub use emulation::Emulation;
 pub use hctx::{
-    Backing, Commit, DeviceState, Gates, HardwareContext, LateRequest, LateRequests, LateStage,
-    SchedulerChange, Turned,
+    Backing, Commit, DeviceFailures, DeviceState, Gates, HardwareContext, LateRequest,
+    LateRequests, LateStage, SchedulerChange, Turned,
 };
 pub use hold::{Hold, HoldLimits, HoldStep};
 pub use knob::{

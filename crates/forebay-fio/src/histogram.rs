@@ -13,6 +13,8 @@ const PER_GROUP: usize = 1 << GROUP_BITS;
 const GROUPS: usize = 29;
 /// Number of buckets.
 pub const BUCKETS: usize = GROUPS * PER_GROUP;
+/// The end of the last bucket, ns: a longer latency counts as one in that bucket.
+pub const RANGE_NS: u64 = 1 << (GROUP_BITS as usize + GROUPS - 1);
 
 /// The percentiles that fio reports by default.
 pub const PERCENTILES: [f64; 17] = [
@@ -156,8 +158,10 @@ mod tests {
 
     #[test]
     fn the_last_bucket_takes_all_longer_times() {
-        assert_eq!(bucket_of((1 << 34) - 1), BUCKETS - 1);
+        assert_eq!(RANGE_NS, 1 << 34);
+        assert_eq!(bucket_of(RANGE_NS - 1), BUCKETS - 1);
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        assert!(value_of(BUCKETS - 1) < RANGE_NS);
     }
 
     #[test]

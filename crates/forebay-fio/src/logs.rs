@@ -7,10 +7,12 @@
 //! `log_prio` the number of `ioprio_set(2)`. In lines of windows bytes, offset and priority are 0.
 
 pub(crate) mod histograms;
+mod intervals;
 
 use std::fmt::Write;
 
 use self::histograms::HistogramLog;
+use self::intervals::Intervals;
 
 use crate::generator::Op;
 use crate::measures::Measures;
@@ -72,7 +74,8 @@ pub struct Logs {
     window: Window,
     /// When the times in the log begin, and when the open window does, ns.
     start_ns: u64,
-    window_ns: u64,
+    /// The windows of means.
+    windows: Intervals,
 }
 
 /// An I/O in a log. Times are in ns.
@@ -195,6 +198,7 @@ impl Logs {
         let every_ms = if measures.disable_clat { 0 } else { options.hist_msec };
         let histograms =
             has_histograms.then(|| HistogramLog::new(every_ms, options.hist_coarseness));
+        let windows = Intervals::new(options.avg_msec);
         let options = options.clone();
         options.is_any().then(|| {
             Box::new(Self {
@@ -204,7 +208,7 @@ impl Logs {
                 histograms,
                 window: Window::default(),
                 start_ns: 0,
-                window_ns: 0,
+                windows,
             })
         })
     }
@@ -216,7 +220,8 @@ impl Logs {
             chunks[0].clear();
         }
         self.window = Window::default();
-        (self.start_ns, self.window_ns) = (now_ns, now_ns);
+        self.start_ns = now_ns;
+        self.windows.restart(now_ns);
         if let Some(histograms) = &mut self.histograms {
             histograms.restart(now_ns);
         }
@@ -264,14 +269,7 @@ impl Logs {
     /// Returns the end of the open window or interval; `u64::MAX` without any.
     pub fn window_end_ns(&self) -> u64 {
         let interval_ns = self.histograms.as_ref().map_or(u64::MAX, |log| log.interval_end_ns());
-        self.mean_end_ns().min(interval_ns)
-    }
-
-    fn mean_end_ns(&self) -> u64 {
-        match self.options.avg_msec {
-            0 => u64::MAX,
-            ms => self.window_ns.saturating_add(ms.saturating_mul(1_000_000)),
-        }
+        self.windows.end_ns().min(interval_ns)
     }
 
     /// Closes the windows that are over, and at the `end` of the job all of them. A shorter window
@@ -281,7 +279,7 @@ impl Logs {
         if let Some(log) = histograms.filter(|log| end || now_ns >= log.interval_end_ns()) {
             log.close(now_ns);
         }
-        if self.options.avg_msec > 0 && (end || now_ns >= self.mean_end_ns()) {
+        if self.windows.are_on() && (end || now_ns >= self.windows.end_ns()) {
             self.close_mean(now_ns, end);
         }
     }
@@ -290,7 +288,7 @@ impl Logs {
         let window = std::mem::take(&mut self.window);
         let ms = (now_ns - self.start_ns) / 1_000_000;
         // As in fio by whole milliseconds, so that even rates stay even.
-        let elapsed_ms = u128::from(((now_ns - self.window_ns) / 1_000_000).max(1));
+        let elapsed_ms = u128::from(((now_ns - self.windows.begin_ns()) / 1_000_000).max(1));
         let per_second = |n: u64| (u128::from(n) * 1000 / elapsed_ms) as u64;
         for at in 0..3 {
             let line = |value| Line { ms, value, direction: at as u8, ..Line::default() };
@@ -305,10 +303,7 @@ impl Logs {
                 self.push(IOPS, line(per_second(window.ios[at])));
             }
         }
-        // Windows follow each other without drift, unless one was missed.
-        let due = self.mean_end_ns();
-        let is_near = now_ns - due.min(now_ns) < self.options.avg_msec * 1_000_000;
-        self.window_ns = if is_near { due } else { now_ns };
+        self.windows.next(now_ns);
     }
 
     /// Allocates memory for `ios` more lines. To be called while no I/O is timed.

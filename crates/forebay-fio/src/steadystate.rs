@@ -66,15 +66,14 @@ impl Limit {
             return Err(format!("{word} needs a limit, as in {word}:5%"));
         }
         let percent = limit.ends_with('%');
-        let number = limit.trim_end_matches('%').parse::<f64>();
+        let number = limit.trim_end_matches('%').parse::<f64>().ok();
         // A limit that is no percentage may have a unit, as sizes have.
         let with_unit = || parse_bytes(limit).ok().filter(|_| !percent).map(|value| value as f64);
-        match number.or_else(|error| with_unit().ok_or(error)) {
-            Ok(value) if value.is_finite() && value >= 0.0 => {
-                Ok(Self { criterion, value, percent })
-            }
-            Ok(_) => Err(format!("{limit} is not a valid limit: expected 0 or more")),
-            Err(_) => Err(format!("'{}' is not a number", crate::errors::Short(limit))),
+        // Rust also parses `inf` and `nan`.
+        match number.filter(|number| number.is_finite()).or_else(with_unit) {
+            Some(value) if value >= 0.0 => Ok(Self { criterion, value, percent }),
+            Some(_) => Err(format!("{limit} is not a valid limit: expected 0 or more")),
+            None => Err(format!("'{}' is not a number", crate::errors::Short(limit))),
         }
     }
 }
@@ -267,6 +266,8 @@ mod tests {
         assert_eq!(refused("iops"), "iops needs a limit, as in iops:5%");
         assert_eq!(refused("bw:x"), "'x' is not a number");
         assert_eq!(refused("bw:1k%"), "'1k%' is not a number");
+        assert_eq!(refused("iops:inf"), "'inf' is not a number");
+        assert_eq!(refused("iops:nan%"), "'nan%' is not a number");
         assert_eq!(refused("bw:-1"), "-1 is not a valid limit: expected 0 or more");
     }
 }

@@ -32,8 +32,8 @@ use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, CostModel, Gate, LateRequest, Op, Policy, QueueLimits,
-    SubmitErrorKind, WeightBy,
+    Bio, BioFlags, BlockStatus, CostModel, Gate, LateRequest, Op, QueueLimits, SubmitErrorKind,
+    WeightBy,
 };
 use std::io;
 use std::sync::Arc;
@@ -292,11 +292,7 @@ impl Disk {
     /// Fails if the flush fails. Then all writes since the last successful flush may be lost. Later
     /// flushes fail too, until the loss is [acknowledged](Disk::acknowledge_loss).
     pub fn flush(&self) -> Result<(), IoError> {
-        let flushed = self.run_without_memory(Bio::flush());
-        if let Err(error) = &flushed {
-            events::flush_failed(&self.info().spec, error);
-        }
-        flushed
+        self.run_without_memory(Bio::flush())
     }
 
     /// Discards `len` bytes at byte `offset`: the device may free their space. The contents of the
@@ -540,9 +536,7 @@ impl Disk {
     /// driver has no reason to report. For an NBD export: why the connection was given up.
     pub fn failure(&self) -> Option<String> {
         if self.shared.device_state().is_given_up() {
-            let Policy { io_timeout_ns, io_timeout_grace_ns, .. } = self.shared.info().policy;
-            let limit_ms = (io_timeout_ns + io_timeout_grace_ns) / 1_000_000;
-            return Some(format!("a request has not completed within {limit_ms} ms"));
+            return Some(self.shared.info().no_answer());
         }
         self.shared.device().failure()
     }
@@ -563,7 +557,11 @@ impl Disk {
     /// counts as gone again.
     pub fn revive(&self) {
         self.shared.device().revived();
+        let was_failed = self.is_failed();
         self.shared.device_state().revive();
+        if was_failed {
+            events::revived(&self.info().spec);
+        }
     }
 
     /// Submits a bio whose memory belongs to the caller, and waits until it has ended. Returns the

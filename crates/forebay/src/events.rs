@@ -2,10 +2,17 @@
 //! opened and closed, settings that change, failures, and traces. I/O has no events here, because
 //! each would cost more than the I/O: see [`Trace`](crate::Trace).
 //!
-//! The target of all is `forebay`, and the field `disk` is the spec. Without the feature these
-//! functions are empty.
+//! The target of all is `forebay`, and the field `disk` is the spec. Levels: `ERROR` if I/O or an
+//! open has failed, or data may be lost; `WARN` for delays and acknowledged losses; `INFO` for
+//! the rest. `docs/guide.md` lists the events and their fields.
+//!
+//! Failures that turns find are limited in number, and emitted once the token is released: see
+//! `runtime::failures`. Without the feature these functions are empty.
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+#[cfg(feature = "tracing")]
+use forebay_core::LateRequest;
+use forebay_core::{BlockStatus, LostWrites};
 use std::fmt;
 use std::time::Duration;
 
@@ -58,10 +65,35 @@ pub(crate) fn waits_for_predecessor(at_most: Duration) {
     }
 }
 
-/// A flush of a blocking call has failed.
-pub(crate) fn flush_failed(disk: &str, error: &dyn fmt::Display) {
+/// The disk is gone: its I/O ends with `Offline` until it is revived.
+#[cfg(feature = "tracing")]
+pub(crate) fn gone(disk: &str, reason: &str) {
+    tracing::error!(target: "forebay", disk, reason, "disk gone");
+}
+
+/// The caller has revived a disk that was gone.
+pub(crate) fn revived(disk: &str) {
     #[cfg(feature = "tracing")]
-    tracing::error!(target: "forebay", disk, %error, "flush failed");
+    tracing::info!(target: "forebay", disk, "disk revived");
+}
+
+/// A request has exceeded its time limit. `left_out` requests have exceeded it before, without an
+/// event.
+#[cfg(feature = "tracing")]
+pub(crate) fn overdue(disk: &str, late: &LateRequest, left_out: u64) {
+    let LateRequest { op, start, len, stage, .. } = late;
+    let (op, reaction) = (op.name(), stage.name());
+    tracing::warn!(target: "forebay", disk, op, start, len, reaction, left_out, "request overdue");
+}
+
+/// Writes may be lost, with durable points in this range. `status`: the failure of the flush, if
+/// one has just failed.
+pub(crate) fn lost(disk: &str, lost: LostWrites, status: Option<BlockStatus>) {
+    #[cfg(feature = "tracing")]
+    {
+        let (LostWrites { after, up_to }, status) = (lost, status.map(BlockStatus::name));
+        tracing::error!(target: "forebay", disk, status, after, up_to, "writes may be lost");
+    }
 }
 
 /// The caller has acknowledged the loss of writes, with durable points in this range.

@@ -127,6 +127,13 @@ impl DiskInfo {
         let needs_none = scheduler.is_none() && !self.limits.volatile_cache;
         !needs_none || self.policy.iostats || self.policy.io_timeout_ns > 0
     }
+
+    /// Returns why the disk is gone if a request was given up, as a text for people.
+    pub(crate) fn no_answer(&self) -> String {
+        let Policy { io_timeout_ns, io_timeout_grace_ns, .. } = self.policy;
+        let limit_ms = (io_timeout_ns + io_timeout_grace_ns) / 1_000_000;
+        format!("a request has not completed within {limit_ms} ms")
+    }
 }
 
 /// A feature that a disk has or lacks.

@@ -102,7 +102,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "loss-forgotten",
         what: "the loss of a failed flush is not recorded",
-        edits: &[Edit { file: TURN, from: "device.durability.flush_failed();", to: "" }],
+        edits: &[Edit { file: TURN, from: "device.flush_failed(status);", to: "" }],
         test: HISTORIES,
         says: P2,
     },

@@ -41,12 +41,13 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Returns I/Os and bytes per second since earlier counts; `None` if the counts have restarted.
+    /// Returns I/Os and bytes per second since earlier counts. `None` if the counts have restarted,
+    /// or if the clone has published none since.
     pub(super) fn since(&self, earlier: &Self) -> Option<[f64; 2]> {
         let ios = self.ios.checked_sub(earlier.ios)?;
         let bytes = self.bytes.checked_sub(earlier.bytes)?;
-        let seconds = self.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e9;
-        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let elapsed_ns = self.at_ns.checked_sub(earlier.at_ns).filter(|&ns| ns > 0)?;
+        let rate = |count: u64| count as f64 * 1e9 / elapsed_ns as f64;
         Some([rate(ios), rate(bytes)])
     }
 }
@@ -244,6 +245,17 @@ mod tests {
     use forebay_fio::cmdline::{Parsed, parse};
 
     use crate::bench::plan::plan;
+
+    #[test]
+    fn counts_that_were_not_published_again_have_no_rate() {
+        let counts = |ios, at_ns| Counts { ios, bytes: ios * 512, at_ns };
+        let second = 1_000_000_000;
+        let earlier = counts(100, second);
+        assert_eq!(earlier.since(&earlier), None, "the clone waits for an I/O");
+        assert_eq!(counts(100, 3 * second).since(&earlier), Some([0.0, 0.0]), "no I/O has ended");
+        assert_eq!(counts(300, 3 * second).since(&earlier), Some([100.0, 51_200.0]));
+        assert_eq!(counts(10, 2 * second).since(&earlier), None, "a ramp has ended");
+    }
 
     #[test]
     fn a_ramp_is_part_of_the_time_and_its_end_no_leap() {

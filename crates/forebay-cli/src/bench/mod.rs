@@ -56,7 +56,7 @@ mod plan;
 mod priority;
 mod queued;
 mod queues;
-pub(crate) mod replay;
+mod replay;
 mod run;
 mod series;
 mod stages;

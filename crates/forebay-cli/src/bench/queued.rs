@@ -45,6 +45,8 @@ pub(super) struct Queued {
     free: Vec<Free>,
     /// Slots above the present depth, if a latency target changes it.
     spare: Vec<Free>,
+    /// The most I/Os in flight at the present depth.
+    peak: u32,
     /// Slots of the batch that is not yet committed.
     batch: Vec<u32>,
     /// The next I/O, if it is known: it was drawn before a pause, or the layer had no room for it.
@@ -132,6 +134,7 @@ impl Queued {
             slots: vec![Slot::IDLE; depth],
             free,
             spare: Vec::new(),
+            peak: 0,
             batch: Vec::with_capacity(depth),
             next: None,
             tag_waits: Moments::new(),
@@ -153,7 +156,15 @@ impl Queued {
         self.free.sort_by_key(|free| std::cmp::Reverse(free.slot));
         let nr_spare = self.free.len() - depth as usize;
         self.spare.extend(self.free.drain(..nr_spare));
-        self.slots.resize(depth as usize, Slot::IDLE);
+        if self.slots.len() != depth as usize {
+            self.slots.resize(depth as usize, Slot::IDLE);
+            self.peak = 0;
+        }
+    }
+
+    /// Returns the most I/Os that were in flight since the last change of the depth.
+    pub(super) fn peak(&self) -> u32 {
+        self.peak
     }
 
     /// Runs I/Os until there are no more or the time is over, and reaps all of them. Without
@@ -183,6 +194,14 @@ impl Queued {
                 self.reap_now::<TIMED>(tally, 0, max);
             }
         }
+    }
+
+    /// Counts a batch of `len` I/Os that have just been submitted.
+    #[inline(always)]
+    fn record_submit(&mut self, tally: &mut Tally<'_>, len: u32) {
+        let in_flight = self.in_flight();
+        self.peak = self.peak.max(in_flight);
+        tally.stats.record_submit(len, in_flight);
     }
 
     fn in_flight(&self) -> u32 {
@@ -292,7 +311,7 @@ impl Queued {
         match self.submit(tally, &op, times[1]) {
             Ok(slot) => {
                 tally.submitted(op);
-                tally.stats.record_submit(1, self.in_flight());
+                self.record_submit(tally, 1);
                 let now_ns = if TIMED { tally.read_clock() } else { 0 };
                 self.slots[slot as usize] = Slot::new(op, times[0], now_ns);
                 if TIMED {
@@ -419,7 +438,7 @@ impl Queued {
         if self.batch.is_empty() {
             return;
         }
-        tally.stats.record_submit(self.batch.len() as u32, self.in_flight());
+        self.record_submit(tally, self.batch.len() as u32);
         if !TIMED {
             self.batch.clear();
             return;

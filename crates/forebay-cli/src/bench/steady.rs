@@ -17,6 +17,10 @@ use crate::failure::Failure;
 /// The interval between samples.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// How late a sample may be without delaying the next one: more than the interval at which the main
+/// thread polls, so that samples do not drift.
+const SLACK: Duration = Duration::from_millis(250);
+
 /// The detections of a stage.
 #[derive(Debug)]
 pub(super) struct Detections(Vec<Detection>);
@@ -83,8 +87,10 @@ impl Detections {
     pub(super) fn update(&mut self, elapsed: Duration, gauges: &[Gauge]) {
         for detection in &mut self.0 {
             if !detection.is_over && elapsed >= detection.next {
-                // Samples that were missed, because this process was stopped, are left out.
-                detection.next = (detection.next + PERIOD).max(elapsed + PERIOD / 2);
+                // After a delay of this process, samples that were missed are left out, and the
+                // next one has a full interval.
+                let is_late = elapsed > detection.next + SLACK;
+                detection.next = PERIOD + if is_late { elapsed } else { detection.next };
                 detection.sample(gauges);
             }
         }
@@ -109,7 +115,8 @@ impl Detection {
         let counts = self.last.iter().flatten().zip(&last);
         let Some(rates) = counts.map(|(now, then)| now.since(then)).collect::<Option<Vec<_>>>()
         else {
-            // A ramp has ended meanwhile.
+            // A ramp has ended meanwhile, or a clone waits for an I/O. The next sample includes the
+            // time of that wait.
             return;
         };
         let sum = |at: usize| rates.iter().map(|rate| rate[at]).sum();
@@ -157,6 +164,39 @@ mod tests {
         }
         let window = detections.window_of(0).expect("a detection");
         assert!(window.iops().all(|iops| (iops - 1000.0).abs() < 1e-6), "{window:?}");
+    }
+
+    #[test]
+    fn samples_after_a_delay_of_the_process_have_full_intervals() {
+        let args = "--name=a --filename=null:1M --ss=iops:1% --ss_dur=9";
+        let (mut detections, gauges) = detections(args);
+        let mut sampled = Vec::new();
+        // The process is stopped from 1.1 s to 3.7 s.
+        let polls = (0..=11_u32).chain(37..=60);
+        for tenths in polls {
+            let seconds = f64::from(tenths) / 10.0;
+            show(&gauges[0], seconds, u64::from(tenths) * 100);
+            let nr_before = detections.0[0].window.iops().count();
+            detections.update(Duration::from_secs_f64(seconds), &gauges);
+            if detections.0[0].window.iops().count() > nr_before {
+                sampled.push(tenths);
+            }
+        }
+        assert_eq!(sampled, [10, 37, 47, 57]);
+    }
+
+    #[test]
+    fn clone_that_waits_for_an_io_has_no_sample_and_then_its_mean() {
+        let args = "--name=a --filename=null:1M --ss=iops:1% --ss_dur=9";
+        let (mut detections, gauges) = detections(args);
+        // One I/O takes from 1 s to 3 s, and the clone publishes nothing meanwhile.
+        for (seconds, published, ios) in [(0, 0.0, 0), (1, 1.0, 100), (2, 1.0, 100), (3, 3.0, 101)]
+        {
+            show(&gauges[0], published, ios);
+            detections.update(Duration::from_secs(seconds), &gauges);
+        }
+        let window = detections.window_of(0).expect("a detection");
+        assert_eq!(window.iops().collect::<Vec<_>>(), [100.0, 0.5]);
     }
 
     #[test]

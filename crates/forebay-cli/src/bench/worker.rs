@@ -290,14 +290,24 @@ impl<'a> Worker<'a> {
         Finished { stats, error, errors, depth, tag_waits, elapsed_ns, logs, series, lateness }
     }
 
-    /// Prints that a search has no result.
+    /// Prints that a search has no result, or did not test it.
     fn note_search(&self, search: &Search) {
         let (name, depth) = (&self.tally.job.name, search.depth());
+        let peak = match &self.method {
+            IoMethod::Queued(queued) => queued.peak(),
+            IoMethod::Calls(_) => 1,
+        };
         let text = match (search.is_hopeless(), search.is_unfinished()) {
+            // The error of the job says so.
+            (true, _) if self.tally.error.is_some() => return,
             (true, _) => "the latency target is missed even at depth 1".to_owned(),
             (_, true) => format!(
                 "the job ended before the depth for the latency target was found; the figures are \
                  those of depth {depth}"
+            ),
+            _ if peak < depth => format!(
+                "only {peak} in flight at depth {depth}, because pauses or rates limit the job: \
+                 the latency target was not tested beyond depth {peak}"
             ),
             _ => return,
         };

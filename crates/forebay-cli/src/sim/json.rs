@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::front::{self, Place};
 use super::reached::events;
-use super::report::stage_name;
 use super::rows::{Figure, Row};
 use super::run::{LoadOf, Run};
 use super::threads;
@@ -213,7 +212,7 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
 /// Returns the requests over their time limit, by the layer's reaction, and the first of them.
 fn late_requests(late: &Late) -> Value {
     let first = late.first.iter().map(|&LateRequest { op, start, len, stage, .. }| {
-        json!({ "op": op.name(), "start": start, "len": len, "stage": stage_name(stage) })
+        json!({ "op": op.name(), "start": start, "len": len, "stage": stage.name() })
     });
     json!({
         "cancelled": late.nr_cancelled,

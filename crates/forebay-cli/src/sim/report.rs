@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_sim::{LateRequest, LateStage, Summary};
+use forebay_sim::{LateRequest, Summary};
 
 use super::run::Run;
 use super::threads;
@@ -94,22 +94,13 @@ fn late(summary: &Summary) -> String {
         );
     }
     for LateRequest { op, start, len, stage, .. } in &late.first {
-        let stage = stage_name(*stage);
+        let stage = stage.name();
         let _ = writeln!(text, "  late         : {} of {len} bytes at {start}: {stage}", op.name());
     }
     if summary.is_device_gone {
         text += "  device       : gone at the end: new I/O ends with offline\n";
     }
     text
-}
-
-/// Returns the layer's reaction to a late request.
-pub(super) fn stage_name(stage: LateStage) -> &'static str {
-    match stage {
-        LateStage::Cancelled => "cancelled",
-        LateStage::Awaited => "awaited",
-        LateStage::GivenUp => "given up",
-    }
 }
 
 /// Returns the lines of IOPS and latencies, for a device with realistic times.

@@ -1,14 +1,12 @@
 //! The threads of a recorded load, in reports.
 
+use forebay_fio::histogram::RANGE_NS;
 use forebay_sim::RecordedLoad;
 use serde_json::{Value, json};
 
 use super::rows::Row;
 use super::run::{Latencies, Run};
 use crate::table;
-
-/// The longest latency that the histogram of percentiles distinguishes, ns.
-const LONGEST_NS: u64 = 17_000_000_000;
 
 /// Returns the load in words.
 pub(super) fn about(load: &RecordedLoad) -> String {
@@ -29,11 +27,13 @@ pub(super) fn about(load: &RecordedLoad) -> String {
 pub(super) fn note_of_long_waits(rows: &[Row<'_>]) -> Option<String> {
     let mut runs =
         rows.iter().flat_map(|row| &row.runs).filter(|run| run.load.recorded().is_some());
-    let is_long = |run: &Run<'_>| run.has_times() && run.latencies().max > LONGEST_NS;
+    let is_long = |run: &Run<'_>| run.has_times() && run.latencies().max >= RANGE_NS;
     runs.any(is_long).then(|| {
-        "the device is overloaded: percentiles count a wait of more than 17 s as 17 s; see max us, \
-         or choose a lower --replay-time-scale"
-            .to_owned()
+        let range_s = RANGE_NS / 1_000_000_000;
+        format!(
+            "the device is overloaded: percentiles count a wait of more than {range_s} s as \
+             {range_s} s; see max us, or choose a lower --replay-time-scale"
+        )
     })
 }
 

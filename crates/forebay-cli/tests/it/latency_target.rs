@@ -79,6 +79,7 @@ fn target_that_cannot_be_met_is_noted_and_ends_a_job_that_may_not_exceed_it() {
     let output = bench(&folder(), &format!("{args} --latency_target=500"));
     let text = stderr(&output);
     assert!(text.contains("--latency_target=500us even at a depth of 1; raise it"), "{text}");
+    assert!(!text.contains("is missed even at depth 1"), "the reason is given once: {text}");
     assert_eq!(
         (output.status.code(), json(&output)["jobs"][0]["error"].as_i64()),
         (Some(1), Some(110))
@@ -92,6 +93,20 @@ fn target_that_cannot_be_met_is_noted_and_ends_a_job_that_may_not_exceed_it() {
     let longer = format!("{args} --latency_target=10s --latency_window=90ms");
     let text = stderr(&bench(&folder(), &longer));
     assert!(text.contains("before the depth for the latency target was found"), "{text}");
+}
+
+#[test]
+fn depth_that_pauses_keep_the_job_from_is_noted() {
+    let args = "--name=a --filename=ram:1M --rw=randread --iodepth=8 --time_based --runtime=60 \
+                --latency_target=10s --latency_window=20ms --output-format=json";
+    let output = bench(&folder(), &format!("{args} --thinktime=1ms --thinktime_blocks=2"));
+    assert_eq!(json(&output)["jobs"][0]["latency_depth"], 8);
+    let text = stderr(&output);
+    let peak = text.strip_prefix("forebay: a: only ").and_then(|rest| rest.split(' ').next());
+    let peak: u32 = peak.and_then(|peak| peak.parse().ok()).unwrap_or_else(|| panic!("{text}"));
+    assert!((1..8).contains(&peak), "{text}");
+    assert!(text.ends_with(&format!("was not tested beyond depth {peak}\n")), "{text}");
+    assert_eq!(stderr(&bench(&folder(), args)), "", "without pauses the depth is reached");
 }
 
 #[test]

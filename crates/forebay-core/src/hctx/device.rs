@@ -1,7 +1,9 @@
 //! State that the hardware contexts of a disk share, and state that all disks on one file share.
 
 use crate::durability::Durability;
+use crate::hctx::failures::{DeviceFailures, report_loss};
 use crate::retry::{Counts, Retries};
+use crate::status::BlockStatus;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -50,6 +52,8 @@ pub struct DeviceState {
     pub(super) retries: Arc<Retries>,
     pub(super) durability: Arc<Durability>,
     counts: Counts,
+    /// Receives failures.
+    failures: Option<Arc<dyn DeviceFailures>>,
 }
 
 impl DeviceState {
@@ -63,7 +67,13 @@ impl DeviceState {
     pub fn on(backing: &Backing, nr_hctxs: u32) -> DeviceState {
         let Backing { durability, retries } = backing.clone();
         let counts = retries.writes().join(nr_hctxs);
-        DeviceState { failed: AtomicU8::new(WORKS), retries, durability, counts }
+        let failed = AtomicU8::new(WORKS);
+        DeviceState { failed, retries, durability, counts, failures: None }
+    }
+
+    /// Sets the receiver of failures.
+    pub fn set_failures(&mut self, failures: Arc<dyn DeviceFailures>) {
+        self.failures = Some(failures);
     }
 
     /// Returns the durable points and losses.
@@ -113,7 +123,24 @@ impl DeviceState {
     /// Returns whether this is the first.
     fn fail_because(&self, reason: u8) -> bool {
         let order = Ordering::Relaxed;
-        self.failed.compare_exchange(WORKS, reason, order, order).is_ok()
+        let is_first = self.failed.compare_exchange(WORKS, reason, order, order).is_ok();
+        if is_first && let Some(failures) = &self.failures {
+            failures.gone(reason == GIVEN_UP);
+        }
+        is_first
+    }
+
+    /// Records a failed flush; see [`Durability::flush_failed`].
+    pub(super) fn flush_failed(&self, status: BlockStatus) {
+        let durability = &self.durability;
+        report_loss(self.failures.as_ref(), durability, Some(status), || durability.flush_failed());
+    }
+
+    /// Draws a number for writes that were at the device when a flush failed; see
+    /// [`Durability::doubtful_writes_end`].
+    pub(super) fn doubtful_writes_end(&self) -> u64 {
+        let durability = &self.durability;
+        report_loss(self.failures.as_ref(), durability, None, || durability.doubtful_writes_end())
     }
 
     /// Marks the device as working again.

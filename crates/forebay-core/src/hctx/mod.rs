@@ -6,6 +6,7 @@ mod admission;
 mod complete;
 mod device;
 mod dispatch;
+mod failures;
 mod flush;
 mod ordered;
 mod scheduled;
@@ -15,6 +16,7 @@ mod turn;
 mod turned;
 
 pub use device::{Backing, DeviceState};
+pub use failures::DeviceFailures;
 pub use scheduler_change::SchedulerChange;
 pub use timeout::{LateRequest, LateRequests, LateStage};
 pub use turned::Turned;

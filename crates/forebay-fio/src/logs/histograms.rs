@@ -8,6 +8,7 @@
 
 use std::fmt::Write;
 
+use super::intervals::Intervals;
 use crate::generator::Op;
 use crate::histogram::{BUCKETS, Histogram};
 
@@ -17,13 +18,12 @@ pub(crate) const COARSENESS_MAX: u64 = 6;
 /// The lines of a log, and the interval that is open.
 #[derive(Debug, Clone)]
 pub(super) struct HistogramLog {
-    every_ms: u64,
+    intervals: Intervals,
     coarseness: u32,
     rows: Vec<Row>,
     /// By direction: the latencies of the interval, and the bytes of the last I/O.
     open: [(Histogram, u32); 3],
     start_ns: u64,
-    interval_ns: u64,
 }
 
 /// A line. Most buckets are empty, so only the others are stored.
@@ -39,12 +39,11 @@ struct Row {
 impl HistogramLog {
     pub(super) fn new(every_ms: u64, coarseness: u8) -> Self {
         Self {
-            every_ms,
+            intervals: Intervals::new(every_ms),
             coarseness: coarseness.into(),
             rows: Vec::new(),
             open: Default::default(),
             start_ns: 0,
-            interval_ns: 0,
         }
     }
 
@@ -52,7 +51,8 @@ impl HistogramLog {
     pub(super) fn restart(&mut self, now_ns: u64) {
         self.rows.clear();
         self.open = Default::default();
-        (self.start_ns, self.interval_ns) = (now_ns, now_ns);
+        self.start_ns = now_ns;
+        self.intervals.restart(now_ns);
     }
 
     pub(super) fn record(&mut self, op: Op, clat_ns: u64) {
@@ -63,15 +63,12 @@ impl HistogramLog {
 
     /// Returns the end of the open interval; `u64::MAX` if there are no intervals.
     pub(super) fn interval_end_ns(&self) -> u64 {
-        match self.every_ms {
-            0 => u64::MAX,
-            ms => self.interval_ns.saturating_add(ms.saturating_mul(1_000_000)),
-        }
+        self.intervals.end_ns()
     }
 
     /// Closes the interval, and adds a line for each direction with I/O in it.
     pub(super) fn close(&mut self, now_ns: u64) {
-        if self.every_ms == 0 {
+        if !self.intervals.are_on() {
             return;
         }
         let ms = (now_ns - self.start_ns) / 1_000_000;
@@ -81,10 +78,7 @@ impl HistogramLog {
                 self.rows.push(Row { ms, direction, bytes: *bytes, counts });
             }
         }
-        // Intervals follow each other without drift, unless one was missed.
-        let due = self.interval_end_ns();
-        let is_near = now_ns - due.min(now_ns) < self.every_ms * 1_000_000;
-        self.interval_ns = if is_near { due } else { now_ns };
+        self.intervals.next(now_ns);
     }
 
     /// Returns the text of the log.

@@ -10,6 +10,7 @@ mod token;
 
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::alarm::Alarm;
+use crate::runtime::failures::Failures;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::owners::OwnerList;
 use crate::runtime::stack::BioStack;
@@ -67,6 +68,8 @@ pub(crate) struct Hctx {
     owners: Arc<OwnerList>,
     /// The trace of the disk, for turns that find that one has begun.
     trace: Arc<DiskTrace>,
+    /// The failures that turns of the disk have found, for events.
+    failures: Failures,
     /// The index of the context.
     at: usize,
     /// Whether an event loop watches a descriptor. Then a turn leaves nothing behind that the
@@ -144,11 +147,13 @@ impl Hctx {
         origin: Origin,
         owners: Arc<OwnerList>,
         trace: Arc<DiskTrace>,
+        failures: Failures,
     ) -> Hctx {
         Hctx {
             origin,
             owners,
             trace,
+            failures,
             at,
             is_polled: AtomicBool::new(false),
             alarm: Alarm::new(),

@@ -1,5 +1,6 @@
 //! List of a disk's overdue requests that the user has not read yet.
 
+use crate::runtime::failures::Failures;
 use forebay_core::{LateRequest, LateRequests};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +10,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const NR_KEPT: usize = 256;
 
 /// The list of one disk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LateList {
+    /// Reports the requests as events, too.
+    failures: Failures,
     /// Whether the list may have entries. Relaxed: a hint, so that readers need no lock.
     has_some: AtomicBool,
     list: Mutex<VecDeque<LateRequest>>,
 }
 
 impl LateList {
+    /// Creates an empty list.
+    pub(crate) fn new(failures: Failures) -> LateList {
+        LateList { failures, has_some: AtomicBool::new(false), list: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<LateRequest>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,6 +44,7 @@ impl LateList {
 
 impl LateRequests for LateList {
     fn note(&self, late: LateRequest) {
+        self.failures.overdue(&late);
         let mut list = self.lock();
         if list.len() == NR_KEPT {
             list.pop_front();

@@ -4,7 +4,8 @@
 //! - [`shared`]: state that all handles of an open disk share; [`gates`] freeze, quiesce and stop
 //!   it; [`service`] is a thread that makes progress on it; [`emulation`] pays the costs of earlier
 //!   systems, for comparison; [`owners`] lists the owners of its I/O; [`quarantine`] and [`leak`]
-//!   keep memory that a driver may still use; [`meters`] has the counters;
+//!   keep memory that a driver may still use; [`meters`] has the counters; [`failures`] keeps
+//!   events until the token is released;
 //! - [`hctx`]: a hardware context, and the operations of its token;
 //! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); blocking calls;
 //! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
@@ -22,6 +23,7 @@ mod deadline_models;
 #[cfg(test)]
 mod differential;
 pub(crate) mod emulation;
+mod failures;
 pub(crate) mod gates;
 pub(crate) mod hctx;
 pub(crate) mod late;

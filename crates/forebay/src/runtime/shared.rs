@@ -13,6 +13,7 @@ use crate::events;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::Emulator;
+use crate::runtime::failures::Failures;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
 use crate::runtime::meters::Meters;
@@ -83,7 +84,10 @@ impl Shared {
         let (origin, owners) = (Origin::here(), Arc::new(OwnerList::new(&info.policy)));
         let trace = Arc::new(DiskTrace::new(&info.spec));
         let nr_hctxs = info.policy.nr_hw_queues;
-        let state = Arc::new(claim.new_state(nr_hctxs));
+        let failures = Failures::new(&info, &device);
+        let mut state = claim.new_state(nr_hctxs);
+        failures.listen_to(&mut state);
+        let state = Arc::new(state);
         let depth = info.policy.queue_depth;
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
@@ -95,7 +99,7 @@ impl Shared {
         let hctxs: Arc<[Hctx]> = (0..nr_hctxs as usize)
             .map(|at| {
                 let (owners, trace) = (Arc::clone(&owners), Arc::clone(&trace));
-                Hctx::new(at, timed.clone(), origin, owners, trace)
+                Hctx::new(at, timed.clone(), origin, owners, trace, failures.clone())
             })
             .collect();
         let queue = match &emulator {
@@ -113,7 +117,7 @@ impl Shared {
             driving: Driving::new(with_service),
             nr_requests: AtomicU32::new(0),
             emulator,
-            late: Arc::default(),
+            late: Arc::new(LateList::new(failures)),
             holds: Mutex::default(),
             timed,
             owners,
@@ -236,8 +240,13 @@ impl Shared {
 
     /// Records a loss that a file opened just now will not report (O2).
     fn check_after_open(&self) {
+        let durability = self.state.durability();
+        let is_first = durability.lost().is_none();
         self.claim.check_after_open();
-        self.device.check_for_errors(self.state.durability());
+        self.device.check_for_errors(durability);
+        if is_first && let Some(lost) = durability.lost() {
+            events::lost(&self.info.spec, lost, None);
+        }
     }
 
     /// Records the losses that the kernel has recorded and not reported, and acknowledges all of

@@ -138,6 +138,22 @@ fn idle_disk_finds_the_death_of_the_server_at_its_next_request() {
 }
 
 #[test]
+#[cfg(feature = "tracing")]
+fn death_of_the_server_is_one_event() {
+    let scratch = Scratch::new(1 << 20);
+    let Some(mut daemon) = daemon(&scratch) else { return };
+    let spec = daemon.spec();
+    let lines = crate::events::events_on(&spec, |disk| {
+        daemon.kill();
+        for _ in 0..3 {
+            disk.read_at(&mut [0; 512], 0).expect_err("the server is dead");
+        }
+    });
+    let why = "reason=\"the server has closed the connection\"";
+    assert_eq!(lines, [format!("ERROR disk gone disk={spec:?} {why}")]);
+}
+
+#[test]
 fn child_of_a_fork_leaves_the_connection_to_its_parent() {
     let scratch = Scratch::new(1 << 20);
     let Some(daemon) = daemon(&scratch) else { return };

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use forebay_fio::generator::Direction;
-use forebay_fio::iolog::Recording;
 use forebay_fio::job::{Job, JobList};
 
-use super::blktrace;
 use crate::bench::filename;
 use crate::failure::Failure;
+use crate::recording::{blktrace, read_iolog};
 
 /// Makes each job with `--read_iolog` a replay of its log.
 ///
@@ -51,19 +50,6 @@ fn load_one(job: &mut Job, path: &Path) -> Result<(), Failure> {
     };
     job.replay_log(recording).map_err(Failure::Run)?;
     check_names(job)
-}
-
-/// Reads an iolog of fio.
-///
-/// # Errors
-///
-/// The file cannot be read, or a line is wrong.
-pub(crate) fn read_iolog(path: &Path) -> Result<Recording, Failure> {
-    let text = std::fs::read(path)
-        .map_err(|error| Failure::Run(format!("cannot read the log: {error}")))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| Failure::Run("the log is neither text nor a file of blktrace".to_owned()))?;
-    Recording::parse(&text).map_err(|error| Failure::Run(error.to_string()))
 }
 
 /// Refuses a list of names with the name of a driver, which is a disk of its own in a list of one.

@@ -7,7 +7,6 @@
 //!   is submitted then, or as soon as the depth allows. [`Lateness`] is the difference.
 //! - [`LogWriter`] writes the log of a clone.
 
-pub(crate) mod blktrace;
 mod lateness;
 mod load;
 mod schedule;
@@ -15,7 +14,6 @@ mod stream;
 mod writer;
 
 pub(super) use self::lateness::Lateness;
-pub(crate) use self::load::read_iolog;
 pub(super) use self::load::{load, loaded};
 pub(super) use self::schedule::Schedule;
 pub(super) use self::stream::Replayed;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use forebay_fio::iolog::{Changes, Recording, Step};
 use forebay_sim::RecordedThread;
 
-use crate::bench::replay::{blktrace, read_iolog};
 use crate::failure::Failure;
+use crate::recording::{blktrace, read_iolog};
 
 /// Each file begins at a multiple of this many bytes.
 const FILE_ALIGN: u64 = 1 << 20;

@@ -321,7 +321,7 @@ impl Turn<'_> {
     pub(in crate::hctx) fn note_failure(&mut self, status: BlockStatus) {
         let device = &self.hctx.device;
         if !plants!(ForgetLoss) {
-            device.durability.flush_failed();
+            device.flush_failed(status);
         }
         if status == BlockStatus::Offline {
             device.fail();
@@ -404,14 +404,14 @@ impl HardwareContext {
     pub(in crate::hctx) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
         let HardwareContext { flush, device, .. } = self;
         if is_in_doubt {
-            return device.durability.doubtful_writes_end();
+            return device.doubtful_writes_end();
         }
         if flush.batch_point == 0 || !flush.is_reaping {
             flush.batch_point = device.durability.writes_end();
             if device.durability.nr_failures() != flush.nr_failures {
                 // A flush has failed in another context since this turn began, and may not cover
                 // these.
-                flush.batch_point = device.durability.doubtful_writes_end();
+                flush.batch_point = device.doubtful_writes_end();
             }
         }
         flush.batch_point

@@ -31,6 +31,17 @@ pub enum LateStage {
     GivenUp,
 }
 
+impl LateStage {
+    /// Returns the name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LateStage::Cancelled => "cancelled",
+            LateStage::Awaited => "awaited",
+            LateStage::GivenUp => "given up",
+        }
+    }
+}
+
 /// Receiver of overdue requests. It is called within a turn, so it must not wait.
 pub trait LateRequests: Debug + Send + Sync {
     /// Records a request.

@@ -45,8 +45,10 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.control.on_error.fill_device = on }),
     row("steadystate", &["ss"], "iops_slope:0.01%",
         "criterion and limit of a steady state, at which the job ends: the largest deviation of \
-         IOPS or bandwidth from the mean, or the slope; %: of the mean",
-        Kind::Parsed { accepts: "iops, iops_slope, bw or bw_slope, with a limit as in iops:2%",
+         IOPS or bandwidth from the mean, or the slope; %: of the mean, else I/Os or bytes per \
+         second, with a unit such as k or M (1k = 1024)",
+        Kind::Parsed {
+            accepts: "iops, iops_slope, bw or bw_slope, with a limit as in iops:2% or bw:10M",
             set: |g, text| {
                 let limit = Limit::parse(text)?;
                 g.control.steady.limit = Some(limit).filter(|limit| *limit != Limit::default());

@@ -130,6 +130,9 @@ impl Turning for OwnTurn<'_, '_, '_> {
         if unsafe { self.inner.as_ref() }.counts_syscalls {
             self.token.count_syscalls();
         }
+        if self.hctx.failures.are_pending() {
+            self.token.owe_failures();
+        }
         self.hctx.set_last_turn(turned);
     }
 

@@ -172,10 +172,20 @@ impl<'a> Token<'a> {
         }
     }
 
+    /// Has the failures of the disk emitted once the token is released.
+    #[cold]
+    pub(super) fn owe_failures(&mut self) {
+        let failures = self.hctx.failures.clone();
+        self.owed().failures = Some(failures);
+    }
+
     /// Records the result of a turn for other threads.
     #[inline]
     fn record(&mut self, turned: Turned) {
         let hctx = self.hctx;
+        if hctx.failures.are_pending() {
+            self.owe_failures();
+        }
         if self.counts_syscalls {
             self.count_syscalls();
         }

@@ -29,7 +29,7 @@ pub(crate) fn is_trace(path: &Path) -> io::Result<bool> {
 }
 
 /// Returns the queued bios of a trace: of all its files, if it is a directory.
-pub(super) fn read(path: &Path) -> Result<Recording, String> {
+pub(crate) fn read(path: &Path) -> Result<Recording, String> {
     let Traced { ios, .. } = read_threads(path)?;
     let steps = ios.into_iter().map(|(_, step)| step).collect();
     Ok(Recording::new(vec![NAME.to_owned()], steps))

@@ -1,0 +1,40 @@
+//! Reports of a device that is gone and of writes that may be lost, for logs.
+
+use crate::durability::{Durability, LostWrites};
+use crate::status::BlockStatus;
+use alloc::sync::Arc;
+use core::fmt::Debug;
+
+/// Receiver of the failures of a device. It is called within a turn, so it must not wait.
+pub trait DeviceFailures: Debug + Send + Sync {
+    /// Records that the device counts as gone ([`DeviceState::is_failed`]), and worked before.
+    /// `is_given_up`: a request was not completed in time.
+    ///
+    /// [`DeviceState::is_failed`]: super::DeviceState::is_failed
+    fn gone(&self, is_given_up: bool);
+
+    /// Records that writes may be lost, and that no earlier loss was unacknowledged. Two contexts
+    /// that find losses at the same time may both report one.
+    ///
+    /// `status` is that of the flush. `None`: that flush has ended before, and its loss was
+    /// acknowledged. The writes were at the device then, and have ended now.
+    fn lost(&self, lost: LostWrites, status: Option<BlockStatus>);
+}
+
+/// Calls `note`, which may record a loss, and reports it if it is the first one that is not
+/// acknowledged.
+#[cold]
+pub(super) fn report_loss<T>(
+    to: Option<&Arc<dyn DeviceFailures>>,
+    durability: &Durability,
+    status: Option<BlockStatus>,
+    note: impl FnOnce() -> T,
+) -> T {
+    let Some(to) = to else { return note() };
+    let is_first = durability.lost().is_none();
+    let noted = note();
+    if is_first && let Some(lost) = durability.lost() {
+        to.lost(lost, status);
+    }
+    noted
+}
