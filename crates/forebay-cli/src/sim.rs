@@ -232,7 +232,8 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
         variant.disk.is_traced = args.write_trace.is_some();
         variant.kinds = kinds;
     }
-    let file = JobFile { command, comparison: Comparison::new(path, variants, args)? };
+    let comparison = Comparison::new(path, &command.files, variants, args)?;
+    let file = JobFile { command, comparison };
     Ok(Plan { load: Load::Jobs(Box::new(file)), seeds })
 }
 

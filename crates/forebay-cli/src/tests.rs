@@ -318,6 +318,12 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("lab tags --seconds 5", &["--seconds needs --real: virtual time has fixed lengths"]);
     check("lab run --full", &["unknown option --full"]);
     check("lab flush --full", &["--full needs --real: virtual time has fixed lengths"]);
+    check("completions tcsh", &["unknown value 'tcsh' of <SHELL> (accepted: bash, fish, zsh)"]);
+    let commands = "expected one of list, limits, policy, resize, add, remove, drain, \
+                    reload-certificates, log-level, trace";
+    check("ctl s", &[&format!("missing command; {commands}")]);
+    check("ctl s zzz", &[&format!("unknown command 'zzz'; {commands}")]);
+    check("ctl s resize a 1m", &["unexpected argument '1m'"]);
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
     check("serve a --threads x", &["--threads=x: expected a whole number from 1 to 4096"]);
 }

@@ -21,6 +21,10 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
     let mut messages = Vec::new();
     let mut error = Some(first);
     while let Some(found) = error.take().filter(|_| messages.len() < ERRORS_MAX) {
+        // Without an unknown command, the command is missing.
+        if found.kind() == ErrorKind::MissingSubcommand && !messages.is_empty() {
+            break;
+        }
         let Some(message) = message::<P>(&found, &args) else {
             // A help text takes the place of a message, for instance if the command is missing.
             if messages.is_empty() {
@@ -48,11 +52,15 @@ fn commands<P: CommandFactory>(args: &[OsString]) -> String {
     names.filter(|name| named.is_none() || *name != "help").collect::<Vec<_>>().join(", ")
 }
 
-/// Returns whether the command that the arguments name has commands of its own.
-fn has_commands<P: CommandFactory>(args: &[OsString]) -> bool {
+/// Returns whether the command that the arguments name has commands of its own, and none of them is
+/// given.
+fn lacks_command<P: CommandFactory>(args: &[OsString]) -> bool {
     let program = P::command();
     let named = args.get(1).and_then(|name| program.find_subcommand(name));
-    named.is_some_and(clap::Command::has_subcommands)
+    let lacks = |named: &clap::Command| {
+        named.has_subcommands() && !args[2..].iter().any(|arg| named.find_subcommand(arg).is_some())
+    };
+    named.is_some_and(lacks)
 }
 
 /// Returns the message of an error in these arguments; `None` if its text is a help text.
@@ -72,7 +80,7 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
             match name() {
                 name if name.starts_with('-') => format!("unknown option {name}{hint}"),
-                name if has_commands::<P>(args) => {
+                name if lacks_command::<P>(args) => {
                     format!("unknown command '{name}'; expected one of {}", commands::<P>(args))
                 }
                 name => format!("unexpected argument '{name}'{hint}"),
@@ -87,14 +95,7 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("unknown command '{command}'; {hint}")
         }
-        ErrorKind::InvalidValue => {
-            let accepted = text(ContextKind::ValidValue)
-                .map_or(String::new(), |accepted| format!(" (accepted: {accepted})"));
-            match value() {
-                value if value.is_empty() => format!("{} needs a value{accepted}", option()),
-                value => format!("{}={value}: unknown value '{value}'{accepted}", option()),
-            }
-        }
+        ErrorKind::InvalidValue => invalid_value(error, &option(), &value()),
         ErrorKind::ValueValidation => {
             let why = error.source().map_or("unknown value".to_owned(), ToString::to_string);
             // The standard library's words for numbers.
@@ -120,15 +121,29 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             Some(option) => format!("{option} needs --real: virtual time has fixed lengths"),
             None => missing_disk(args).unwrap_or_else(|| format!("missing argument: {}", name())),
         },
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            return None;
+        ErrorKind::MissingSubcommand => {
+            format!("missing command; expected one of {}", commands::<P>(args))
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
         _ => {
             let text = error.render().to_string();
             let first = text.lines().next().unwrap_or_default();
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     })
+}
+
+/// Returns the message for a value that is none of the accepted ones, or is missing.
+fn invalid_value(error: &Error, option: &str, value: &str) -> String {
+    let accepted = context(error, ContextKind::ValidValue)
+        .map_or(String::new(), |accepted| format!(" (accepted: {accepted})"));
+    match value {
+        "" => format!("{option} needs a value{accepted}"),
+        value if option.starts_with('<') => {
+            format!("unknown value '{value}' of {option}{accepted}")
+        }
+        value => format!("{option}={value}: unknown value '{value}'{accepted}"),
+    }
 }
 
 /// Returns the option of `lab` that is given without `--real`, which `missing` names.

@@ -2,10 +2,14 @@
 //!
 //! Source: fio's HOWTO, and files that fio 3.33 has written.
 //!
+//! - The new data of a clone are numbered parts, each as long as the smallest write of its job. A
+//!   write takes one part after another.
 //! - A write is a duplicate as a whole, in `dedupe_percentage` of all writes. With
-//!   `dedupe_mode=repeat` it repeats the last new data. With `working_set` it repeats one of the
-//!   first new writes: those that `dedupe_working_set_percentage` of `size` holds. With
-//!   `dedupe_global` all clones with that option divide one such set evenly.
+//!   `dedupe_mode=repeat` it begins with the first part of the last new write. With `working_set`
+//!   it begins with one of the first new parts: those that `dedupe_working_set_percentage` of
+//!   `size` holds. With `dedupe_global` all clones with that option divide one such set evenly.
+//! - A duplicate that is longer than the write that it repeats goes on with the parts behind it.
+//!   The next new write repeats these, so the share of duplicates does not depend on the lengths.
 //! - In each `buffer_compress_chunk`, the first bytes are random, and `buffer_compress_percentage`
 //!   are zeros, or the `buffer_pattern`, which starts again in each chunk.
 //! - Both make new data for each write. Without them, `scramble_buffers` changes a few bytes in
@@ -93,7 +97,7 @@ pub struct Member {
     pub seed: u64,
     /// The number of the clone among all clones.
     pub stream: u64,
-    /// How many of its first new blocks are in the working set; not 0.
+    /// How many of its first new parts are in the working set; not 0.
     pub nr_blocks: u64,
 }
 
@@ -105,7 +109,7 @@ pub struct Contents {
     set: Vec<Member>,
     /// Percentage of duplicates.
     dedupe: u64,
-    /// Bytes of the smallest write: the data of each part of this length are chosen anew.
+    /// Bytes of a part: those of the smallest write.
     part: usize,
     /// Bytes of a chunk.
     chunk: usize,
@@ -114,7 +118,9 @@ pub struct Contents {
     /// The other bytes of a chunk.
     fixed: Vec<u8>,
     draws: Xoshiro256,
-    /// The number of the next new data.
+    /// The number of the first part of the last new write.
+    last: u64,
+    /// The number of the next new part.
     next: u64,
 }
 
@@ -148,15 +154,17 @@ impl Contents {
             random: 100 - usize::from(options.compress.unwrap_or(0)),
             fixed,
             draws: Xoshiro256::new(own.seed ^ DRAWS_KEY, own.stream),
+            last: 0,
             next: 0,
         }
     }
 
     /// Generates the data of the next write.
     pub fn fill(&mut self, block: &mut [u8]) {
-        for part in block.chunks_mut(self.part) {
-            let (member, number) = self.choose();
-            // A clone has fewer than 2^40 blocks.
+        let parts = block.chunks_mut(self.part);
+        let (member, first) = self.choose(parts.len() as u64);
+        for (number, part) in (first..).zip(parts) {
+            // A clone has fewer than 2^40 parts.
             let mut data = Xoshiro256::new(member.seed, member.stream << 40 | number);
             for chunk in part.chunks_mut(self.chunk) {
                 let nr_random = chunk.len() * self.random / 100;
@@ -167,18 +175,18 @@ impl Contents {
         }
     }
 
-    /// Chooses the data: those of a clone, by their number.
-    fn choose(&mut self) -> (Member, u64) {
+    /// Chooses the data of a write of `nr_parts`: those of a clone, from the part with this number.
+    fn choose(&mut self, nr_parts: u64) -> (Member, u64) {
         let is_duplicate = self.dedupe > 0 && self.draws.below(100) < self.dedupe;
         if is_duplicate && !self.set.is_empty() {
             let member = self.set[self.draws.below(self.set.len() as u64) as usize];
             return (member, self.draws.below(member.nr_blocks));
         }
-        if is_duplicate && self.next > 0 {
-            return (self.own, self.next - 1);
+        if !is_duplicate || self.next == 0 {
+            self.last = self.next;
+            self.next += nr_parts;
         }
-        self.next += 1;
-        (self.own, self.next - 1)
+        (self.own, self.last)
     }
 }
 

@@ -66,7 +66,7 @@ impl Limit {
             return Err(format!("{word} needs a limit, as in {word}:5%"));
         }
         let percent = limit.ends_with('%');
-        let number = limit.trim_end_matches('%').parse::<f64>().ok();
+        let number = limit.strip_suffix('%').unwrap_or(limit).parse::<f64>().ok();
         // A limit that is no percentage may have a unit, as sizes have.
         let with_unit = || parse_bytes(limit).ok().filter(|_| !percent).map(|value| value as f64);
         // Rust also parses `inf` and `nan`.
@@ -152,8 +152,7 @@ impl Window {
 
     /// Returns whether the measure is below the limit. As in fio, no measure is below 0.
     fn is_within_limit(&self) -> bool {
-        let measured = self.measured().abs();
-        measured < self.limit.value || (measured == 0.0 && self.limit.percent)
+        self.measured().abs() < self.limit.value
     }
 
     /// Returns the value to compare with the limit, in its unit.
@@ -256,7 +255,13 @@ mod tests {
         let value = |text| Limit::parse(text).expect(text).value;
         assert_eq!((value("bw:10M"), value("iops:1k")), (10_485_760.0, 1024.0));
         assert_eq!((value("bw_slope:0.5"), value("iops:0.5%")), (0.5, 0.5));
-        assert!(!window("iops:0", 2, &[100.0, 100.0]).is_attained());
+    }
+
+    #[test]
+    fn limit_of_0_is_never_kept() {
+        for limit in ["iops:0", "iops:0%", "bw_slope:0%"] {
+            assert!(!window(limit, 2, &[100.0, 100.0]).is_attained(), "{limit}");
+        }
     }
 
     #[test]
@@ -268,6 +273,7 @@ mod tests {
         assert_eq!(refused("bw:1k%"), "'1k%' is not a number");
         assert_eq!(refused("iops:inf"), "'inf' is not a number");
         assert_eq!(refused("iops:nan%"), "'nan%' is not a number");
+        assert_eq!(refused("bw:5%%"), "'5%%' is not a number");
         assert_eq!(refused("bw:-1"), "-1 is not a valid limit: expected 0 or more");
     }
 }

@@ -41,7 +41,9 @@ struct Missing {
     /// The file's current length; `None` if it does not exist.
     earlier: Option<u64>,
     needed: u64,
-    /// Whether a job reads the file.
+    /// The end of the part that jobs need without filling the file.
+    laid_out: u64,
+    /// Whether a job reads that part.
     read: bool,
     /// Whether to allocate the space of the file.
     allocates: bool,
@@ -97,6 +99,7 @@ impl Layout {
         match self.files.iter_mut().find(|file| file.id == more.id) {
             Some(file) => {
                 file.needed = file.needed.max(more.needed);
+                file.laid_out = file.laid_out.max(more.laid_out);
                 file.read |= more.read;
                 file.allocates |= more.allocates;
                 let stages = file.filled_in.into_iter().chain(more.filled_in);
@@ -184,14 +187,16 @@ impl Missing {
     }
 
     fn lay_out(&mut self, stop: &Stop) -> io::Result<()> {
-        let (from, to) = (self.earlier.unwrap_or(0), self.needed);
+        let (from, to) = (self.earlier.unwrap_or(0), self.laid_out);
         let mut file = self.open()?;
         match (self.read, self.allocates) {
-            _ if self.filled_in.is_some() => file.set_len(to),
-            (true, _) => fill::with_data(&mut file, from, to, self.allocates, stop),
-            (false, true) => fill::with_space(&file, from, to),
-            (false, false) => file.set_len(to),
+            _ if to <= from => {}
+            (true, _) => fill::with_data(&mut file, from, to, self.allocates, stop)?,
+            (false, true) => fill::with_space(&file, from, to)?,
+            (false, false) => {}
         }
+        // The rest is a hole: a job fills it, or no job reads it.
+        if file.metadata()?.len() < self.needed { file.set_len(self.needed) } else { Ok(()) }
     }
 
     fn take_back(&mut self) {
@@ -291,15 +296,16 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let fills = !job.files.create_on_open;
     let allocates = fills && job.files.fallocate == Fallocate::Yes;
     let filled_in = fills_file.then_some(job.stage);
-    let (job, read) = (job.name.clone(), fills && job.rw.has(Direction::Read));
+    let read = fills && !fills_file && job.rw.has(Direction::Read);
     let id = FileId::of(&path);
     Ok(Some(Missing {
-        job,
+        job: job.name.clone(),
         clone: target.clone,
         path,
         id,
         earlier,
         needed,
+        laid_out: if fills_file { 0 } else { needed },
         read,
         allocates,
         filled_in,
@@ -324,104 +330,4 @@ fn space_of(job: &Job, path: &Path) -> Result<u64, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use forebay_fio::cmdline::{Parsed, parse};
-
-    use super::*;
-    use crate::bench::plan::plan;
-
-    fn layout(args: &str, path: &std::path::Path) -> Layout {
-        let args = format!("{args} --filename={}", path.display());
-        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
-            panic!("{args}")
-        };
-        let targets = plan(&command.jobs).expect("specs");
-        Layout::plan(&command.jobs, &targets).expect("sizes")
-    }
-
-    #[track_caller]
-    fn check(from: &[u8], to: u64, rw: &str) -> Vec<u8> {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join("data");
-        std::fs::write(&path, from).expect("a file");
-        let mut layout = layout(&format!("--name=a --rw={rw} --size={to}"), &path);
-        let len = || std::fs::metadata(&path).expect("a file").len();
-        layout
-            .rehearse(|| {
-                assert_eq!(len(), to);
-                Ok(())
-            })
-            .expect("nothing to refuse");
-        assert_eq!(len(), from.len() as u64, "nothing is left of the rehearsal");
-        layout.run(&Stop::default(), |_| Ok(())).expect("laid out");
-        let data = std::fs::read(&path).expect("a file");
-        assert_eq!(data.len() as u64, to);
-        assert_eq!(&data[..from.len()], from, "the data stays");
-        data
-    }
-
-    #[test]
-    fn a_file_that_will_be_read_has_data() {
-        let data = check(b"", 3 << 20, "randrw");
-        let zeros = data.iter().filter(|&&byte| byte == 0).count();
-        assert!(zeros < data.len() / 100, "{zeros} zero bytes");
-    }
-
-    #[test]
-    fn a_file_is_extended_behind_its_data() {
-        check(b"kept", 10_000, "read");
-        check(b"kept", 10_000, "write");
-    }
-
-    #[test]
-    fn a_signal_takes_it_back() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let (new, old) = (dir.path().join("new"), dir.path().join("old"));
-        std::fs::write(&old, "kept").expect("a file");
-        for path in [&new, &old] {
-            let layout = layout("--name=a --rw=read --size=1m", path);
-            let error = layout.run(&Stop::set(), |_| Ok(())).expect_err("stopped").to_string();
-            let start = format!("a: cannot lay out {}: stopped by a signal; ", path.display());
-            assert!(error.starts_with(&start), "{error}");
-        }
-        assert!(!new.exists());
-        assert_eq!(std::fs::read(&old).expect("the file"), b"kept");
-    }
-
-    #[test]
-    fn data_that_another_program_wrote_meanwhile_is_kept() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join("old");
-        std::fs::write(&path, "kept").expect("a file");
-        let mut layout = layout("--name=a --rw=read --size=1k", &path);
-        std::fs::write(&path, [7; 5000]).expect("a longer file");
-        layout.rehearse(|| Ok(())).expect("nothing to refuse");
-        drop(layout);
-        assert_eq!(std::fs::read(&path).expect("the file"), [7; 5000]);
-    }
-
-    #[test]
-    fn a_link_to_nothing_is_left_alone() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(dir.path().join("nothing"), &link).expect("a link");
-        let args = format!("--name=a --rw=read --size=1m --filename={}", link.display());
-        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
-            panic!("{args}")
-        };
-        let targets = plan(&command.jobs).expect("specs");
-        let refused = Layout::plan(&command.jobs, &targets).expect_err("nothing").to_string();
-        assert!(refused.contains("is a link to a file that does not exist"), "{refused}");
-        assert!(link.is_symlink());
-    }
-
-    #[test]
-    fn a_refusal_takes_it_back() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join("new");
-        let mut layout = layout("--name=a --rw=read --size=1m", &path);
-        let refused = layout.rehearse(|| Err::<(), _>(Failure::Run("no".to_owned())));
-        drop(layout);
-        assert!(refused.is_err() && !path.exists());
-    }
-}
+mod tests;

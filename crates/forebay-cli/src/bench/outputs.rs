@@ -1,6 +1,6 @@
-//! Files that a run writes beside its disks: reports, figures, and logs. They are truncated, so
-//! none of them may be a job file, a file of a job, a log that the run replays, or another one of
-//! them.
+//! Files that a run writes. Reports, figures and logs are truncated, so none of them may be a file
+//! that the run reads, a file of a job, or another one of them. Jobs do not write to files that the
+//! run reads either: job files, logs that it replays, and model files.
 //!
 //! Files are compared by their [`FileId`], before any is opened, and also if they do not exist yet.
 //! The directory of `--trace` is not checked: a trace replaces no file.
@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
 
 use super::plan::{self, Target};
@@ -44,18 +45,21 @@ struct Output {
 /// # Errors
 /// Two uses of one file contradict each other, or several clones would write one log.
 pub(super) fn check(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> Result<(), Failure> {
-    let mut uses = HashMap::new();
-    for path in outputs.job_files {
-        uses.insert(FileId::of(path), "it is a job file");
-    }
-    for path in jobs.iter().filter_map(|job| job.replay.read.as_deref()) {
-        for path in files_of_log(Path::new(path)) {
-            uses.insert(FileId::of(&path), "the run replays this log");
+    let mut uses = inputs(jobs, targets, outputs.job_files);
+    let mut files = Vec::new();
+    for target in targets {
+        let Some(path) = target.path() else { continue };
+        let (id, job) = (FileId::of(&path), &jobs[target.job]);
+        let writes = job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
+        if let Some(how) = uses.get(&id).filter(|_| writes && !is_stream(&path)) {
+            let (name, rw, path) = (&job.name, job.rw.word(), path.display());
+            return Err(Failure::Usage(format!(
+                "{name}: --rw={rw} would overwrite {path}, and {how}; choose another file"
+            )));
         }
+        files.push((id, "a job uses this file"));
     }
-    for path in targets.iter().filter_map(Target::path) {
-        uses.insert(FileId::of(&path), "a job uses this file");
-    }
+    uses.extend(files);
     for output in all(jobs, targets, outputs)? {
         if is_stream(&output.path) {
             continue;
@@ -69,6 +73,29 @@ pub(super) fn check(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> R
         }
     }
     Ok(())
+}
+
+/// Returns the files that the run reads, each with its use.
+fn inputs(
+    jobs: &[Job],
+    targets: &[Target],
+    job_files: &[PathBuf],
+) -> HashMap<FileId, &'static str> {
+    let mut inputs = HashMap::new();
+    for path in job_files {
+        let is_stdin = path == Path::new("-");
+        let path = if is_stdin { Path::new("/dev/stdin") } else { path };
+        inputs.insert(FileId::of(path), "it is a job file");
+    }
+    for path in jobs.iter().filter_map(|job| job.replay.read.as_deref()) {
+        for path in files_of_log(Path::new(path)) {
+            inputs.insert(FileId::of(&path), "the run replays this log");
+        }
+    }
+    for path in targets.iter().filter_map(Target::model_file) {
+        inputs.insert(FileId::of(&path), "it is the model file of a disk");
+    }
+    inputs
 }
 
 /// Returns all files that are written.
@@ -211,6 +238,17 @@ mod tests {
         let outputs = Outputs { job_files: &job_files, page: Some(&data), ..Outputs::default() };
         let error = with("--name=a --filename=ram:1M", outputs).expect_err("a job file");
         assert!(error.contains("and it is a job file; choose another"), "{error}");
+        for (args, reason) in [
+            ("--filename=@/data --rw=write", "a: --rw=write would overwrite "),
+            ("--directory=@ --opendir=@ --rw=randtrim", "a: --rw=randtrim would overwrite "),
+        ] {
+            let outputs = Outputs { job_files: &job_files, ..Outputs::default() };
+            let error = with(&format!("--name=a {args}"), outputs).expect_err("a job file");
+            assert!(error.contains(reason) && error.contains("it is a job file"), "{error}");
+        }
+        let outputs = Outputs { page: Some(&data), ..Outputs::default() };
+        let error = with("--name=a --filename=model:@/data", outputs).expect_err("a model file");
+        assert!(error.contains("and it is the model file of a disk; choose another"), "{error}");
         let twice = Outputs { report: Some(&data), page: Some(&data), ..Outputs::default() };
         let error = with("--name=a --filename=ram:1M", twice).expect_err("one file");
         assert!(error.contains("another output goes to it"), "{error}");

@@ -13,6 +13,7 @@ use forebay::{Policy, Spec, SpecError};
 use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Extent, Job};
 use forebay_fio::units::Size;
+use forebay_sim::DeviceSpec;
 
 use super::owner::OwnerPlan;
 use super::{contradictions, filename, files_in};
@@ -66,6 +67,12 @@ impl Target {
     /// Returns the path of the file or block device, if the disk is one.
     pub(super) fn path(&self) -> Option<PathBuf> {
         file_below(&self.spec)
+    }
+
+    /// Returns the path of the model file, if the disk is a model that a file describes.
+    pub(super) fn model_file(&self) -> Option<PathBuf> {
+        let inner = innermost(&self.spec).filter(|spec| spec.driver() == "model")?;
+        DeviceSpec::is_model_file(inner.target()).then(|| PathBuf::from(inner.target()))
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::failure::Failure;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
+use std::fs;
 use std::io::{self, BufRead, BufReader, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -93,12 +95,21 @@ impl<'a> Connection<'a> {
                 io::ErrorKind::PermissionDenied => {
                     "run this as the user of the server, or as root".to_owned()
                 }
+                _ if is_no_socket(path) => {
+                    "this path is not a socket; give that of serve --control, or of bench --insight"
+                        .to_owned()
+                }
                 _ => format!("start the server with --control {}", path.display()),
             };
             failed(path, "cannot connect to the control socket", &format!("{error}: {remedy}"))
         })?;
         Ok(Connection { path, socket })
     }
+}
+
+/// Returns whether a path exists and is not a socket.
+fn is_no_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 
 /// Sends a line, and descriptors with its first byte.

@@ -53,7 +53,7 @@ impl MannerArgs {
                 let path = path.display();
                 Err(Failure::Usage(format!("--allow-path {path}: expected a directory")))
             }
-            None => Ok(()),
+            None => self.pid_file.as_deref().map_or(Ok(()), refuse_no_pid_file),
         }
     }
 
@@ -68,6 +68,7 @@ impl MannerArgs {
         let failed = |error: io::Error| {
             Failure::Run(format!("{}: cannot write the PID file: {error}", path.display()))
         };
+        refuse_no_pid_file(path)?;
         // The process may change its directory.
         let path = std::path::absolute(path).map_err(failed)?;
         // Renamed into its place, so that no reader finds a part, and no link is followed.
@@ -85,6 +86,26 @@ impl MannerArgs {
             failed(error)
         })?;
         Ok(Some(PidFile { path, id }))
+    }
+}
+
+/// Refuses a path whose file is not a PID file: the PID file would replace it, and the exit of the
+/// server would remove it. An empty file is accepted.
+fn refuse_no_pid_file(path: &Path) -> Result<(), Failure> {
+    /// More than the longest process ID and a line feed.
+    const LEN_MAX: u64 = 32;
+    let is_pid_file = |metadata: &fs::Metadata| {
+        let is_short = metadata.is_file() && metadata.len() <= LEN_MAX;
+        let text = if is_short { fs::read_to_string(path).ok() } else { None };
+        text.is_some_and(|text| text.trim_end().bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    match fs::metadata(path) {
+        Ok(metadata) if !is_pid_file(&metadata) => Err(Failure::Usage(format!(
+            "--pid-file {}: this path exists and is not a PID file: choose another path, or move \
+             the file away",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use forebay_sim::{Summary, Violation};
+use forebay_sim::{DeviceSpec, Summary, Violation};
 
 use super::rows::Row;
 use super::run::{LoadOf, Run};
@@ -33,19 +33,21 @@ pub(super) struct Comparison {
 pub(super) type Runs<'a> = Vec<(&'a Variant, Vec<Summary>)>;
 
 impl Comparison {
-    /// Returns the comparison that the arguments ask for.
+    /// Returns the comparison that the arguments ask for. `files` are the files of the load.
     ///
     /// # Errors
-    /// A figure is to be written, but there is nothing to compare.
+    /// A figure is to be written, but there is nothing to compare, or it would overwrite a file
+    /// that the run reads.
     pub(super) fn new(
         path: &Path,
+        files: &[PathBuf],
         variants: Vec<Variant>,
         args: &Args,
     ) -> Result<Comparison, Failure> {
         let (is_json, svg) = (args.json, args.svg.clone());
         let comparison = Comparison { path: path.to_owned(), variants, is_json, svg };
         if let Some(figure) = &args.svg {
-            refuse_input(figure, path, args)?;
+            refuse_input(figure, files, &comparison.variants)?;
         }
         match &args.svg {
             Some(figure) if !comparison.is_compared(args) => {
@@ -146,16 +148,17 @@ impl Comparison {
     }
 }
 
-/// Refuses a figure that would overwrite a file that the run reads.
-fn refuse_input(figure: &Path, load: &Path, args: &Args) -> Result<(), Failure> {
-    let device = args.device.as_deref().map(Path::new);
-    let recordings = args.trace.iter().flat_map(|path| {
+/// Refuses a figure that would overwrite a file of the load, a file in a folder of it, or the model
+/// file of a device.
+fn refuse_input(figure: &Path, load: &[PathBuf], variants: &[Variant]) -> Result<(), Failure> {
+    let load = load.iter().flat_map(|path| {
         let files = std::fs::read_dir(path).into_iter().flatten().flatten();
         files.map(|file| file.path()).chain([path.clone()])
     });
-    let mut inputs = recordings.chain([load.to_owned()]).chain(device.map(Path::to_owned));
+    let models = variants.iter().map(|variant| variant.device.as_str());
+    let models = models.filter(|device| DeviceSpec::is_model_file(device)).map(PathBuf::from);
     let id = FileId::of(figure);
-    match inputs.any(|input| FileId::of(&input) == id) {
+    match load.chain(models).any(|input| FileId::of(&input) == id) {
         true => Err(Failure::Usage(format!(
             "--svg={0}: it would overwrite {0}, and the run reads this file; choose another file",
             figure.display()

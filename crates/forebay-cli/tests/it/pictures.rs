@@ -105,7 +105,12 @@ fn pictures_and_sweeps_that_cannot_be_made_are_refused_before_the_run() {
     for (args, expected) in [
         ("--sweep iodepth=1,x", "--iodepth=x: not a whole number"),
         ("--sweep output=a,b", "--sweep=output=a: the option applies to the whole run"),
-        ("--sweep nosuch=1,2", "unknown key `nosuch`"),
+        ("--sweep nosuch=1,2", "--sweep=nosuch=1: a: unknown key `nosuch`"),
+        (
+            "--sweep iodept=1,2",
+            "--sweep=iodept=1: a key of the disk, not an option (did you mean iodepth?): a: \
+             unknown key `iodept`",
+        ),
         ("--sweep bs=4k,8k --write_bw_log=x", "each run would overwrite the logs"),
         ("--sweep bs=4k,8k --output-format=json+", "printed as normal or as json"),
         ("--sweep bs=4k,8k --compare=fio", "--sweep cannot be combined with --compare"),

@@ -135,7 +135,9 @@ fn sweeps_have_a_row_for_each_combination_and_mark_the_front() {
 fn check_refused(args: &str, log: &str, message: &str) {
     let folder = folder();
     fs::write(folder.path().join("log"), log).expect("a log");
-    fs::write(folder.path().join("job.fio"), "[a]\nsize=1m\n").expect("a file");
+    fs::write(folder.path().join("job.fio"), "[a]\ninclude more.fio\n").expect("a file");
+    fs::write(folder.path().join("more.fio"), "size=1m\n").expect("a file");
+    fs::write(folder.path().join("my.model"), "family=nvme\nlatency_ns=7\n").expect("a file");
     let output = sim(&folder, args);
     assert!(!output.status.success(), "{args}");
     let text = stderr(&output);
@@ -168,7 +170,13 @@ fn recordings_that_cannot_be_run_are_refused_with_the_reason() {
         LOG,
         "--svg=./log: it would overwrite ./log, and the run reads this file; choose another file",
     );
-    check_refused("job.fio --sweep wake=fair,batch --svg job.fio", LOG, "--svg=job.fio: it would");
+    for svg in ["job.fio", "more.fio", "my.model"] {
+        check_refused(
+            &format!("job.fio --sweep device=nvme,./my.model --svg {svg}"),
+            LOG,
+            &format!("--svg={svg}: it would overwrite {svg}, and the run reads this file"),
+        );
+    }
     check_refused("--trace log --trace .", LOG, "--trace=.: a trace has the I/Os of all threads");
     check_refused("--iodepth 3 job.fio", LOG, "--iodepth needs --trace: it changes a recorded");
     check_refused("--replay-no-stall --random", LOG, "--replay-no-stall needs --trace");

@@ -190,6 +190,10 @@ fn files() {
         ),
     );
     check_open(
+        "ram",
+        "ram: no such file; for the driver `ram`, write `ram:` and a target, as in ram:1G",
+    );
+    check_open(
         "rma:1G",
         "rma:1G: no such file; if `rma` was meant as a driver, use one of null, ram, model, file, \
          aio, psync, nbd, vhost-user, rbd, fault",

@@ -8,8 +8,10 @@ mod point;
 
 use std::path::Path;
 
+use forebay::Setting;
 use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, Parsed};
+use forebay_fio::errors::UsageError;
 use forebay_fio::job::{Job, JobList, OutputFormat};
 use forebay_fio::options::{Found, Kind, lookup};
 use forebay_fio::units::parse_bytes;
@@ -114,9 +116,13 @@ pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result
         figure: asked.svg,
         ..Outputs::default()
     };
-    for step in &steps {
-        outputs::check(&step.command.jobs, &step.targets, outputs)?;
-        let (_, more) = super::prepare(&step.command.jobs, &step.targets, command.run.readonly)?;
+    for (step, value) in steps.iter().zip(&sweep.values) {
+        let checked = || {
+            outputs::check(&step.command.jobs, &step.targets, outputs)?;
+            super::prepare(&step.command.jobs, &step.targets, command.run.readonly)
+        };
+        let about = format!("--sweep={}={value}: {}", sweep.key, about_key(&sweep.key));
+        let (_, more) = checked().map_err(|failure| failure.with_context(&about))?;
         more.into_iter().for_each(|notice| {
             if !notices.contains(&notice) {
                 notices.push(notice);
@@ -163,6 +169,18 @@ pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result
     match has_failed || stop.is_set() {
         true => Err(Failure::Told { usage: false }),
         false => Ok(()),
+    }
+}
+
+/// Returns the beginning of an error about a key that is not an option: an option may be meant.
+fn about_key(key: &str) -> String {
+    match lookup(key) {
+        Err(UsageError::UnknownOption { nearest: Some(near), .. })
+            if Setting::named(key).is_none() =>
+        {
+            format!("a key of the disk, not an option (did you mean {near}?): ")
+        }
+        _ => String::new(),
     }
 }
 

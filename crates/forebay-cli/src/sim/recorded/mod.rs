@@ -74,7 +74,7 @@ pub(super) fn plan(args: &Args) -> Result<Recorded, Failure> {
         let why = "the recording has no times; leave the option out";
         return Err(Failure::Usage(format!("--replay-time-scale: {why}")));
     }
-    let comparison = Comparison::new(&path, variants, args)?;
+    let comparison = Comparison::new(&path, &args.trace, variants, args)?;
     Ok(Recorded { load, comparison })
 }
 

@@ -88,7 +88,7 @@ pub(super) fn read(
         variant.disk.faults.clone_from(&spec.disk.faults);
         variant.kinds = kinds;
     }
-    let comparison = Comparison::new(path, variants, args)?;
+    let comparison = Comparison::new(path, &[path.to_owned()], variants, args)?;
     Ok(ScenarioFile { spec, comparison, first_seed, nr_seeds })
 }
 

@@ -141,3 +141,22 @@ fn unknown_options_have_no_misleading_tip() {
         assert!(!text.contains("as a value") && !text.contains("'-- "), "{text}");
     }
 }
+
+#[test]
+fn pid_file_replaces_no_other_file() {
+    let folder = folder();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 4096]).expect("a disk");
+    let args = ["disk.img", "--nbd", "unix:s", "--pid-file", "disk.img", "--run", "true"];
+    let output = serve(&folder, &args);
+    let text = text(&output.stderr);
+    let expected = "forebay: --pid-file disk.img: this path exists and is not a PID file: choose";
+    assert!(text.starts_with(expected), "{text}");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read(&path).expect("the disk"), vec![7; 4096]);
+    for earlier in ["", "4711\n"] {
+        fs::write(folder.path().join("pid"), earlier).expect("a PID file");
+        let output = serve(&folder, &["ram:1M", "--pid-file", "pid", "--run", "true"]);
+        assert!(output.status.success(), "{earlier:?}: {output:?}");
+    }
+}

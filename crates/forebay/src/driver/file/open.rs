@@ -166,6 +166,9 @@ fn not_found_hint(path: &Path) -> String {
         Some((name, _)) if !name.contains('/') => {
             format!("; if `{name}` was meant as a driver, use one of {}", driver_names::list())
         }
+        None if driver_names::ALL.contains(&&*text) => {
+            format!("; for the driver `{text}`, write `{text}:` and a target, as in ram:1G")
+        }
         _ => format!("; create it first, for example with `truncate -s 1G {text}`"),
     }
 }
