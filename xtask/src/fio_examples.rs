@@ -72,8 +72,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("uring-cmd-ng.fio", ENGINE),
     ("uring-cmd-zoned.fio", ENGINE),
     ("xnvme-zoned.fio", ZONES),
-    ("zbd-rand-write.fio", ZONES),
-    ("zbd-seq-read.fio", ZONES),
 ];
 
 pub(crate) fn run() -> Outcome {

@@ -23,6 +23,7 @@ pub mod skew;
 mod stream;
 pub mod strided;
 pub mod varied;
+pub mod zoned;
 
 use self::directions::Directions;
 use self::positions::Order;

@@ -25,6 +25,7 @@ use crate::data::{Contents, Member};
 use crate::errors::UsageError;
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
+use crate::generator::zoned::Zoned;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
 use crate::iolog::Recording;
 use crate::latency_target::TargetOptions;
@@ -47,7 +48,7 @@ pub use self::on_error::OnError;
 pub use self::region::RegionError;
 pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
-pub use self::zones::{ZoneOptions, ZoneSkip};
+pub use self::zones::{ZoneMode, ZoneOptions, ZoneSkip};
 
 /// A complete job.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,13 +195,15 @@ impl Job {
         let sizes = given.load.sizes(given.bs);
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
+        let io_size = given.io_size.filter(|&size| size != Size::Bytes(0));
+        let has_io_size = io_size.is_some();
         let job = Self {
             logs: given.logs.of_job(&name),
             name,
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest(rw, &sizes),
-            variety: given.load.variety(rw, &sizes).map(Box::new),
+            variety: given.load.variety(rw, &sizes, has_io_size).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
             sizes,
@@ -214,7 +217,7 @@ impl Job {
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
             size: given.size,
-            io_size: given.io_size.filter(|&size| size != Size::Bytes(0)),
+            io_size,
             offset: given.offset.unwrap_or(Size::Bytes(0)),
             iodepth,
             iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),
@@ -403,8 +406,46 @@ impl Job {
         None
     }
 
+    /// Returns the rules of emulated zones with write pointers, if the job has any.
+    pub fn zoned(&self) -> Option<Zoned> {
+        self.variety.as_ref().and_then(|variety| variety.zoned)
+    }
+
+    /// Returns why the job cannot have zones with write pointers, although it asks for them.
+    fn zoned_conflict(&self) -> Option<String> {
+        let zoned = self.zoned()?;
+        let option = if self.rw.has(Direction::Trim) {
+            "trims: a trim would reset a zone and send no command"
+        } else if self.verify {
+            "--verify: a zone that is reset loses the data to verify"
+        } else if self.replay.read.is_some() {
+            "--read_iolog: the log decides where writes go"
+        } else if self.control.on_error.fill_device {
+            "--fill_device: full zones are reset, so the device is never full"
+        } else if self.is_unaligned() {
+            "--bs_unaligned: write pointers are multiples of the smallest block"
+        } else {
+            let smallest = self.sizes_used().map(SizeRule::min).max()?;
+            return match (u64::from(self.bs_max()), u64::from(smallest)) {
+                (largest, _) if largest > zoned.size => Some(format!(
+                    "a block of {largest} bytes is larger than --zonesize={}; lower --bs",
+                    zoned.size
+                )),
+                (_, smallest) if smallest > zoned.capacity => Some(format!(
+                    "a block of {smallest} bytes is larger than --zonecapacity={}; lower --bs",
+                    zoned.capacity
+                )),
+                _ => None,
+            };
+        };
+        Some(format!("--zonemode=zbd does not work with {option}"))
+    }
+
     fn check_conflicts(&self) -> Result<(), UsageError> {
         let conflict = |message: String| Err(UsageError::Conflict(message));
+        if let Some(reason) = self.zoned_conflict() {
+            return conflict(format!("{}: {reason}", self.name));
+        }
         if let Some(option) = self.remote.unused(self.ioengine) {
             let Self { name, .. } = self;
             return conflict(format!("{name}: --{option} needs --ioengine=nbd or --ioengine=rbd"));

@@ -56,7 +56,7 @@ pub(crate) fn use_of(path: &Path) -> Option<String> {
 }
 
 /// Returns `major:minor` of a block device; `None` for anything else.
-fn block_number(path: &Path) -> Option<String> {
+pub(super) fn block_number(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let number = metadata.st_rdev();
     metadata.file_type().is_block_device().then(|| format!("{}:{}", major(number), minor(number)))

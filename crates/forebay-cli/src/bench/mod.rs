@@ -71,6 +71,7 @@ pub(crate) mod usage;
 mod worker;
 mod workload;
 mod written;
+mod zones;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -206,6 +207,7 @@ fn prepare(
     targets: &[Target],
     readonly: bool,
 ) -> Result<(Layout, Vec<String>), Failure> {
+    zones::check(jobs, targets)?;
     in_use::check(jobs, targets)?;
     placement::check(jobs)?;
     steady::check(jobs)?;

@@ -33,6 +33,7 @@ use super::stop::Stop;
 use super::together::{self, Together};
 use super::trace;
 use super::worker::{Task, Worker};
+use super::zones::Zones;
 use crate::failure::Failure;
 use crate::output;
 
@@ -78,6 +79,7 @@ pub(super) fn run_on(
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = plan::clones(targets).map(|_| Gauge::default()).collect();
     let together = Together::new(&command.jobs);
+    let zones = Zones::new(&command.jobs, targets);
     let run = Run {
         command,
         targets,
@@ -85,6 +87,7 @@ pub(super) fn run_on(
         filling,
         gauges: &gauges,
         together: &together,
+        zones: &zones,
         chance,
         stop,
         has_series,
@@ -152,6 +155,7 @@ struct Run<'a> {
     filling: &'a Filling,
     gauges: &'a [Gauge],
     together: &'a Together,
+    zones: &'a Zones,
     chance: u64,
     stop: &'a Stop,
     has_series: bool,
@@ -202,6 +206,7 @@ impl Run<'_> {
                     disks: &self.opened.disks,
                     owners: &self.opened.owners[files],
                     regions: &regions[of_stage],
+                    zones: self.zones,
                     at,
                     stream: (stage.first_clone + at) as u64,
                     chance: self.chance,
@@ -377,7 +382,9 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     let ops = match (&task.job.recording, &workload.variety, task.regions) {
         (Some(recording), ..) => Ops::Replayed(Replayed::new(recording)),
         (None, None, [_]) => Ops::Plain(Generator::new(&workload)),
-        (None, Some(_), [_]) => Ops::Varied(Box::new(Varied::new(&workload))),
+        (None, Some(_), [_]) => {
+            Ops::Varied(Box::new(Varied::on(&workload, &task.zones.of(&task.targets[0]))))
+        }
         (None, _, regions) => Ops::Files(files(&task, regions)),
     };
     // Sending fails only if the main thread has panicked; then nothing is left to do.

@@ -7,7 +7,7 @@ use forebay_fio::stats::JobStats;
 
 use super::filling::Filling;
 use super::stop::Stop;
-use super::{in_use, open, parse, plan, run};
+use super::{in_use, open, parse, plan, run, zones};
 use crate::failure::Failure;
 
 /// Runs the jobs of these arguments, and returns the figures of each, in order. Nothing is laid
@@ -24,6 +24,7 @@ pub(crate) fn run_stages(
 ) -> Result<Vec<JobStats>, Failure> {
     let Some(command) = parse(args, Vec::new())? else { return Ok(Vec::new()) };
     let targets = plan::plan(&command.jobs)?;
+    zones::check(&command.jobs, &targets)?;
     in_use::check(&command.jobs, &targets)?;
     let opened = open::open(&command.jobs, &targets)?;
     opened.disks.iter().try_for_each(check)?;

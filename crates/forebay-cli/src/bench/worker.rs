@@ -33,6 +33,7 @@ use super::tally::{Check, Sync, Tally, ns};
 use super::together::Together;
 use super::usage;
 use super::written::Written;
+use super::zones::Zones;
 use crate::output;
 
 /// A clone of a job, to be run on its own thread.
@@ -50,6 +51,8 @@ pub(super) struct Task<'a> {
     pub(super) owners: &'a [Option<Owner>],
     /// The part of each file.
     pub(super) regions: &'a [Region],
+    /// The write pointers of emulated zones.
+    pub(super) zones: &'a Zones,
     /// Index within the stage.
     pub(super) at: usize,
     /// Number among all clones.

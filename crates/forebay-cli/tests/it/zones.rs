@@ -103,3 +103,92 @@ fn random_and_mixed_io_visits_the_zones_of_fio() {
         }
     });
 }
+
+/// Runs option sets of `zonemode=zbd` beside each other.
+fn run_all_zbd(test: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for &options in options {
+            scope.spawn(move || {
+                if let Some(both) = run(test, &format!("--zonemode=zbd {options}")) {
+                    check(options, both);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sequential_offsets_at_write_pointers_are_those_of_fio() {
+    let options = [
+        "--rw=write --zonesize=64k",
+        "--rw=write --zonesize=64k --zonecapacity=48k",
+        "--rw=write --zonesize=64k --zonecapacity=48k --io_size=3m",
+        "--rw=write --bs=24k --zonesize=64k",
+        "--rw=write --zonesize=64k --offset=100k --size=500k",
+        "--rw=write --zonesize=64k --max_open_zones=2 --io_size=2m",
+        "--rw=write --zonesize=64k --zone_reset_threshold=0.2 --zone_reset_frequency=0.1 \
+         --io_size=2m",
+        "--rw=read --zonesize=64k --read_beyond_wp=1",
+    ];
+    let test = "sequential_offsets_at_write_pointers_are_those_of_fio";
+    run_all_zbd(test, &options, |options, [theirs, ours]| {
+        assert!(theirs.len() > 8, "{options}");
+        assert_eq!(ours, theirs, "{options}");
+    });
+}
+
+/// Returns the numbers of zones with a write pointer inside, after each write. Checks that each
+/// write is at the write pointer of its zone.
+fn nr_open(ios: &[Io], options: &str) -> Vec<usize> {
+    let mut pointers = std::collections::BTreeMap::new();
+    let mut after = Vec::new();
+    for (_, offset, len) in ios {
+        let (zone, inside) = (offset >> 16, offset & 0xffff);
+        let pointer = pointers.entry(zone).or_insert(0);
+        assert_eq!(*pointer, inside, "{options}: zone {zone}");
+        *pointer = (*pointer + len) % (1 << 16);
+        after.push(pointers.values().filter(|&&at| at > 0).count());
+    }
+    after
+}
+
+/// The draws of the two programs differ, and so do the zones.
+#[test]
+fn random_writes_go_to_write_pointers_of_as_many_zones_as_in_fio() {
+    let options = [
+        ("--rw=randwrite --zonesize=64k --max_open_zones=1", 1),
+        ("--rw=randwrite --zonesize=64k --max_open_zones=3", 3),
+        ("--rw=randwrite --zonesize=64k --max_open_zones=4 --job_max_open_zones=2", 2),
+    ];
+    let test = "random_writes_go_to_write_pointers_of_as_many_zones_as_in_fio";
+    for (options, expected) in options {
+        let Some(both) = run(test, &format!("--zonemode=zbd {options}")) else { return };
+        for ios in both {
+            assert_eq!(ios.len(), 256, "{options}");
+            assert_eq!(nr_open(&ios, options).into_iter().max(), Some(expected), "{options}");
+        }
+    }
+}
+
+#[test]
+fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
+    let options = "--rw=read --zonesize=64k";
+    let test = "reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes";
+    let args = format!("--name=a --filename=x --ioengine=sync --zonemode=zbd {options}");
+    let folder = folder();
+    data_file(&folder, "x", 1 << 20);
+    let log =
+        |name: &str| ios(&std::fs::read_to_string(folder.path().join(name)).expect("a log")).len();
+    let run_both = |args: &str| {
+        let run = bench(&folder, args);
+        assert_eq!(run.status.code(), Some(0), "{test}: {}", stderr(&run));
+    };
+    run_both(&format!("{args} --write_iolog=empty"));
+    assert_eq!(log("empty"), 0);
+    run_both(
+        "--filename=x --ioengine=sync --zonemode=zbd --zonesize=64k --name=w --rw=write \
+         --size=128k --name=r --stonewall --rw=read --size=1m --write_iolog=after",
+    );
+    assert_eq!(log("after"), 32, "the blocks that the first job wrote");
+}

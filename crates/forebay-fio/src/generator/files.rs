@@ -289,6 +289,7 @@ mod tests {
                 identical: false,
                 number_ios: Some(7),
                 zones: None,
+                zoned: None,
             }));
         }
         assert_eq!(Files::new(&all, &Service::default(), None, None).count(), 7);

@@ -5,12 +5,15 @@
 //! blocks of the smallest size, and an I/O that would run into a marked one is cut off before it;
 //! so every byte is visited once per pass here too.
 
+use std::sync::Arc;
+
 use super::directions::Directions;
 use super::map::Map;
 use super::sizes::SizeRule;
 use super::skew::{Distribution, Skew};
 use super::strided::{Step, Strided, Walk};
-use super::{Direction, Op, Stream, Workload};
+use super::zoned::{Limits, WritePointers, Zoned};
+use super::{Direction, Mix, Op, Stream, Workload};
 use crate::random::Xoshiro256;
 
 /// Properties of a workload beyond blocks of one size, by direction where they can differ.
@@ -36,6 +39,8 @@ pub struct Variety {
     pub number_ios: Option<u64>,
     /// `zonemode=strided`: the zones, in a region that extends to the end of the file.
     pub zones: Option<Strided>,
+    /// `zonemode=zbd`: the rules of emulated zones with write pointers.
+    pub zoned: Option<Zoned>,
 }
 
 /// The stream of I/Os of a [`Workload`] with a [`Variety`].
@@ -58,6 +63,9 @@ pub struct Varied {
     before_seek: i64,
     /// The zone of the I/Os, if there are zones.
     walk: Option<Walk>,
+    /// The write pointers of the file, if its zones have them.
+    zoned: Option<(Limits, Arc<WritePointers>)>,
+    is_mixed: bool,
 }
 
 /// How random offsets are found.
@@ -75,6 +83,16 @@ impl Varied {
     ///
     /// If the workload has no [`Variety`], or the region does not hold the smallest block.
     pub fn new(workload: &Workload) -> Self {
+        Self::on(workload, &Arc::default())
+    }
+
+    /// Returns the stream of `workload` on a file with these write pointers, which streams on the
+    /// same file share. They have no effect without [`Variety::zoned`].
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn on(workload: &Workload, pointers: &Arc<WritePointers>) -> Self {
         /// Keeps the draws of sizes apart from those of offsets and directions.
         const DRAWS_KEY: u64 = 0x7369_7a65_7300_0001;
         let variety = workload.variety.as_deref().expect("a variety").clone();
@@ -92,6 +110,12 @@ impl Varied {
                 Skew::new(&variety.distribution, blocks, align, keys.clone())
             }))),
         };
+        let limits = |rules| Limits {
+            rules,
+            region: workload.region,
+            random: workload.pattern.random,
+            stream: workload.stream,
+        };
         Self {
             region: workload.region,
             unit,
@@ -104,6 +128,8 @@ impl Varied {
             last: [(0, 0); 3],
             before_seek: 0,
             walk: variety.zones.map(|zones| Walk::new(zones, workload.region.len, workload.bs)),
+            zoned: variety.zoned.map(|rules| (limits(rules), Arc::clone(pointers))),
+            is_mixed: workload.pattern.mix == Mix::ReadWrite,
             variety,
         }
     }
@@ -124,6 +150,34 @@ impl Varied {
                 }
             }
         }
+    }
+
+    /// Skips the bytes between the capacity of a zone and its end, if sequential writes reached
+    /// them.
+    /// Returns whether bytes are left to transfer.
+    fn skip_unused(&mut self, direction: Direction) -> bool {
+        let Some((limits, _)) = &self.zoned else { return true };
+        if self.random || direction != Direction::Write {
+            return true;
+        }
+        let (at, begin) = (direction.index(), self.region.offset);
+        let end = self.last[at].1;
+        if let Some(next) = limits.skip_to(begin + end) {
+            let next = next - begin;
+            if limits.rules.counts_skipped {
+                self.left_bytes = self.left_bytes.saturating_sub(next - end);
+            }
+            self.last[at] = (next, next);
+        }
+        self.left_bytes > 0
+    }
+
+    /// Moves an I/O to where the write pointer of its zone permits it; `None` if no zone does.
+    fn place_in_zone(&self, direction: Direction, offset: u64, len: u32) -> Option<(u64, u32)> {
+        let Some((limits, pointers)) = &self.zoned else { return Some((offset, len)) };
+        let (begin, min) = (self.region.offset, self.smallest(direction.index()));
+        let (offset, len) = pointers.place(limits, direction, (begin + offset, len), min)?;
+        Some((offset - begin, len))
     }
 
     /// Returns the start of random offsets in the region, and their range.
@@ -211,7 +265,16 @@ impl Iterator for Varied {
 
 impl Stream for Varied {
     fn direction(&mut self) -> Option<Direction> {
-        (self.left_bytes > 0 && self.left_ios > 0).then(|| self.directions.draw())
+        let drawn = (self.left_bytes > 0 && self.left_ios > 0).then(|| self.directions.draw())?;
+        match &self.zoned {
+            // As in fio, a mixed job writes until there is something to read.
+            Some((limits, pointers))
+                if self.is_mixed && !limits.rules.read_beyond_wp && !pointers.has_data() =>
+            {
+                Some(Direction::Write)
+            }
+            _ => Some(drawn),
+        }
     }
 
     fn next_as(&mut self, direction: Direction) -> Option<Op> {
@@ -219,7 +282,11 @@ impl Stream for Varied {
             return None;
         }
         self.enter_zone(direction);
+        if !self.skip_unused(direction) {
+            return None;
+        }
         let (offset, len) = self.place(direction);
+        let (offset, len) = self.place_in_zone(direction, offset, len)?;
         if let Some(walk) = &mut self.walk {
             walk.moved(len);
         }

@@ -46,7 +46,12 @@ impl Load {
     }
 
     /// Returns what the generator for one block size does not support; `None` if there is nothing.
-    pub(super) fn variety(&self, rw: Pattern, sizes: &[SizeRule; 3]) -> Option<Variety> {
+    pub(super) fn variety(
+        &self,
+        rw: Pattern,
+        sizes: &[SizeRule; 3],
+        has_io_size: bool,
+    ) -> Option<Variety> {
         let percent = self.percentage_random.unwrap_or_default();
         let variety = Variety {
             sizes: sizes.clone(),
@@ -58,6 +63,7 @@ impl Load {
             identical: self.identical,
             number_ios: self.number_ios,
             zones: self.zones.strided(),
+            zoned: self.zones.zoned(has_io_size),
         };
         let mut used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
         let first = used.next().map(|direction| &sizes[direction.index()]);
@@ -67,6 +73,7 @@ impl Load {
             && variety.step == 0
             && variety.number_ios.is_none()
             && variety.zones.is_none()
+            && variety.zoned.is_none()
             && (!rw.random
                 || (variety.align == [None; 3]
                     && variety.distribution == Distribution::Random

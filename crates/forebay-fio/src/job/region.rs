@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use crate::generator::Region;
 use crate::generator::sizes::SizeRule;
+use crate::generator::{Direction, Region};
 use crate::job::{Extent, Job};
 use crate::units::Size;
 
@@ -38,6 +38,19 @@ pub enum RegionError {
         end: u64,
         /// The length of the device, bytes.
         capacity: u64,
+    },
+    /// The region has no whole zone.
+    #[error(
+        "{job}: no whole zone of {size} bytes (--zonesize) is in {len} bytes; lower --zonesize, or \
+         raise --size"
+    )]
+    NoZone {
+        /// The job's name.
+        job: String,
+        /// The size of a zone, bytes.
+        size: u64,
+        /// The length of the device or of the region, bytes.
+        len: u64,
     },
     /// The region is smaller than a block.
     #[error(
@@ -97,8 +110,36 @@ impl Job {
         if len < bs.into() {
             return Err(RegionError::NoBlock { job: self.name.clone(), bs, len: asked });
         }
+        if let Some(zoned) = self.zoned() {
+            // As in fio, zones decide about the end of the region, and blocks do not.
+            let region = Region { offset, len: asked.min(rest) };
+            return self.zoned_region(zoned.size, region, capacity);
+        }
         // Zones extend to the end of the file, and the size limits the bytes to transfer.
         let len = if self.has_zones() { rest - rest % u64::from(self.bs) } else { len };
         Ok(Region { offset, len })
+    }
+
+    /// Returns the part of a region that consists of whole zones with write pointers. As in fio,
+    /// jobs that only read use the region as it is.
+    fn zoned_region(
+        &self,
+        size: u64,
+        region: Region,
+        capacity: u64,
+    ) -> Result<Region, RegionError> {
+        let Region { offset, len } = region;
+        let job = || self.name.clone();
+        if capacity < size {
+            return Err(RegionError::NoZone { job: job(), size, len: capacity });
+        }
+        if !self.rw.has(Direction::Write) {
+            return Ok(region);
+        }
+        let (start, end) = (offset.next_multiple_of(size), (offset + len) / size * size);
+        match end > start {
+            true => Ok(Region { offset: start, len: end - start }),
+            false => Err(RegionError::NoZone { job: job(), size, len }),
+        }
     }
 }

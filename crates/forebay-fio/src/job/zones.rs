@@ -1,9 +1,10 @@
-//! The options of zones: `zonemode`, `zonesize`, `zonerange`, `zoneskip`.
+//! The options of zones: `zonemode`, `zonesize` and others.
 //!
 //! Source: fio's HOWTO and fio 3.33. fio refuses a `zonesize` without a `zonemode`; here that is a
 //! warning.
 
 use crate::generator::strided::Strided;
+use crate::generator::zoned::Zoned;
 
 /// The bytes between two zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,17 +15,43 @@ pub enum ZoneSkip {
     Zones(u64),
 }
 
+/// `zonemode`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ZoneMode {
+    /// No zones.
+    #[default]
+    None,
+    /// Zones with gaps between them.
+    Strided,
+    /// Zones with write pointers.
+    Zbd,
+}
+
 /// The options; 0 is "not given".
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ZoneOptions {
-    /// `zonemode=strided`.
-    pub is_strided: bool,
+    /// `zonemode`.
+    pub mode: ZoneMode,
     /// `zonesize`.
     pub size: u64,
     /// `zonerange`.
     pub range: u64,
     /// `zoneskip`.
     pub skip: Option<ZoneSkip>,
+    /// `zonecapacity`.
+    pub capacity: u64,
+    /// `max_open_zones`.
+    pub max_open: u32,
+    /// `job_max_open_zones`.
+    pub job_max_open: u32,
+    /// `zone_reset_frequency`.
+    pub reset_frequency: f64,
+    /// `zone_reset_threshold`.
+    pub reset_threshold: f64,
+    /// `read_beyond_wp`.
+    pub read_beyond_wp: bool,
+    /// `ignore_zone_limits`.
+    pub ignores_limits: bool,
 }
 
 impl ZoneOptions {
@@ -37,23 +64,75 @@ impl ZoneOptions {
             Some(ZoneSkip::Zones(nr)) => nr.saturating_mul(size),
         };
         let range = if range == 0 { size } else { range };
-        (self.is_strided && size > 0).then_some(Strided { size, range, skip })
+        (self.mode == ZoneMode::Strided && size > 0).then_some(Strided { size, range, skip })
+    }
+
+    /// Returns the rules of zones with write pointers, if there are any.
+    pub(super) fn zoned(&self, has_io_size: bool) -> Option<Zoned> {
+        (self.mode == ZoneMode::Zbd && self.size > 0).then_some(Zoned {
+            size: self.size,
+            capacity: if self.capacity == 0 { self.size } else { self.capacity },
+            max_open: self.max_open,
+            job_max_open: self.job_max_open,
+            reset_frequency: self.reset_frequency,
+            reset_threshold: self.reset_threshold,
+            read_beyond_wp: self.read_beyond_wp,
+            counts_skipped: !has_io_size,
+        })
     }
 
     /// Returns why the options contradict each other.
     pub(super) fn conflict(&self) -> Option<&'static str> {
-        let lacks_size = self.is_strided && self.size == 0;
-        lacks_size.then_some("--zonemode=strided needs --zonesize")
+        /// fio's limit.
+        const SIZE_MIN: u64 = 512;
+        match self.mode {
+            ZoneMode::None => None,
+            ZoneMode::Strided => (self.size == 0).then_some("--zonemode=strided needs --zonesize"),
+            ZoneMode::Zbd if self.size == 0 => Some(
+                "--zonemode=zbd needs --zonesize: zones are emulated on disks that are not zoned",
+            ),
+            ZoneMode::Zbd if self.size < SIZE_MIN => {
+                Some("--zonemode=zbd needs a --zonesize of at least 512 bytes")
+            }
+            ZoneMode::Zbd if self.capacity > self.size => {
+                Some("--zonecapacity is larger than --zonesize")
+            }
+            ZoneMode::Zbd if self.job_max_open > 0 && self.max_open == 0 => {
+                Some("--job_max_open_zones needs --max_open_zones")
+            }
+            ZoneMode::Zbd if self.skip.is_some() => {
+                Some("--zoneskip is not supported with --zonemode=zbd; use --zonemode=strided")
+            }
+            ZoneMode::Zbd => None,
+        }
     }
 
     /// Returns warnings about options that have no effect.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        let given = [
-            ("zonesize", self.size > 0),
-            ("zonerange", self.range > 0),
-            ("zoneskip", self.skip.is_some()),
+        use ZoneMode::{Strided, Zbd};
+        let given: [(_, _, &[ZoneMode], _); 10] = [
+            ("zonesize", self.size > 0, &[Strided, Zbd], "strided or zbd"),
+            ("zonerange", self.range > 0, &[Strided], "strided"),
+            ("zoneskip", self.skip.is_some(), &[Strided, Zbd], "strided"),
+            ("zonecapacity", self.capacity > 0, &[Zbd], "zbd"),
+            ("max_open_zones", self.max_open > 0, &[Zbd], "zbd"),
+            ("job_max_open_zones", self.job_max_open > 0, &[Zbd], "zbd"),
+            ("zone_reset_frequency", self.reset_frequency > 0.0, &[Zbd], "zbd"),
+            ("zone_reset_threshold", self.reset_threshold > 0.0, &[Zbd], "zbd"),
+            ("read_beyond_wp", self.read_beyond_wp, &[Zbd], "zbd"),
+            ("ignore_zone_limits", self.ignores_limits, &[], ""),
         ];
-        let void = given.into_iter().filter(|&(_, is_given)| is_given && !self.is_strided);
-        void.map(|(name, _)| format!("--{name} has no effect without --zonemode=strided"))
+        let mode = self.mode;
+        let void = given
+            .into_iter()
+            .filter(move |(_, is_given, modes, _)| *is_given && !modes.contains(&mode));
+        let text = |(name, _, modes, needed): (&str, _, &[ZoneMode], &str)| match modes {
+            [] => format!("--{name} has no effect: emulated zones have no limits of a device"),
+            _ => format!("--{name} has no effect without --zonemode={needed}"),
+        };
+        let is_idle = mode == Zbd && self.reset_threshold > 0.0 && self.reset_frequency == 0.0;
+        let idle = is_idle
+            .then(|| "--zone_reset_threshold has no effect without --zone_reset_frequency".into());
+        void.map(text).chain(idle)
     }
 }

@@ -40,7 +40,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Sizes", &[
         "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset",
         "offset_increment", "io_size", "number_ios", "loops", "zonemode", "zonesize", "zonerange",
-        "zoneskip",
+        "zoneskip", "zonecapacity", "max_open_zones", "job_max_open_zones", "zone_reset_frequency",
+        "zone_reset_threshold", "read_beyond_wp", "ignore_zone_limits",
     ]),
     ("Queue depth", &[
         "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",

@@ -12,7 +12,7 @@ use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
 use crate::generator::{Direction, Pattern};
 use crate::iolog::Skip;
-use crate::job::{Engine, ZoneSkip};
+use crate::job::{Engine, ZoneMode, ZoneSkip};
 use crate::priority::{Class, Priority, SizeShare};
 use crate::units::{self, NumberError};
 
@@ -313,12 +313,20 @@ pub(super) fn filesize(text: &str) -> Result<Option<(u64, u64)>, String> {
 }
 
 /// Parses `zonemode`.
-pub(super) fn is_strided(word: &str) -> Result<bool, String> {
+pub(super) fn zone_mode(word: &str) -> Result<ZoneMode, String> {
     match word {
-        "none" => Ok(false),
-        "strided" => Ok(true),
-        "zbd" => Err("zoned devices are not supported".to_owned()),
+        "none" => Ok(ZoneMode::None),
+        "strided" => Ok(ZoneMode::Strided),
+        "zbd" => Ok(ZoneMode::Zbd),
         _ => Err(format!("unknown value '{}'", Short(word))),
+    }
+}
+
+/// Parses a share from 0 to 1.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(format!("'{}' is not a number from 0 to 1", Short(text))),
     }
 }
 
@@ -447,10 +455,13 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_strided_or_refused() {
-        assert_eq!((is_strided("none"), is_strided("strided")), (Ok(false), Ok(true)));
-        assert!(is_strided("zbd").is_err_and(|error| error.contains("not supported")));
-        assert!(is_strided("strides").is_err());
+    fn zone_modes_shares_and_skips() {
+        assert_eq!(zone_mode("none"), Ok(ZoneMode::None));
+        assert_eq!(zone_mode("strided"), Ok(ZoneMode::Strided));
+        assert_eq!(zone_mode("zbd"), Ok(ZoneMode::Zbd));
+        assert!(zone_mode("strides").is_err());
+        assert_eq!((share("0"), share("0.25"), share("1")), (Ok(0.0), Ok(0.25), Ok(1.0)));
+        assert!(["1.1", "-0.1", "nan", "", "x"].iter().all(|text| share(text).is_err()));
         assert_eq!(zone_skip("2z"), Ok(Some(ZoneSkip::Zones(2))));
         assert_eq!(zone_skip("8k"), Ok(Some(ZoneSkip::Bytes(8192))));
         assert_eq!((zone_skip("0"), zone_skip("0z")), (Ok(None), Ok(None)));

@@ -14,6 +14,7 @@ fn variety(rule: SizeRule) -> Variety {
         identical: false,
         number_ios: None,
         zones: None,
+        zoned: None,
     }
 }
 

@@ -11,7 +11,7 @@ const MERGE: &str = "name the directory of the files of blktrace with --read_iol
 const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
 const VERIFY_STATE: &str = "verify state files are neither written nor read";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
-const ZONES: &str = "zoned devices are not supported; use a device without zones";
+const ZONES: &str = "zones are emulated, and writes to them do not fail at write pointers";
 const PLACEMENT: &str = "hints are not passed to the device";
 const STEADY: &str = "the rates are sampled once a second";
 const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";
@@ -75,10 +75,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["merge_blktrace_file", "merge_blktrace_scalars", "merge_blktrace_iters"], MERGE),
     // Devices.
     refused(&["ioscheduler"], "write the name to /sys/block/DEVICE/queue/scheduler"),
-    unless(OFF, refused(&["read_beyond_wp", "ignore_zone_limits"], ZONES)),
-    refused(&["zonecapacity", "max_open_zones",
-        "job_max_open_zones", "zone_reset_threshold", "zone_reset_frequency",
-        "recover_zbd_write_error"], ZONES),
+    refused(&["recover_zbd_write_error"], ZONES),
     refused(&["write_hint", "dataplacement", "fdp", "plids", "fdp_pli", "plid_select",
         "fdp_pli_select", "dp_scheme"], PLACEMENT),
     // Memory and processors.

@@ -1,0 +1,224 @@
+//! Emulated zones with write pointers: `zonemode=zbd` on a disk that is not zoned.
+//!
+//! Source: fio's HOWTO and fio 3.33. All zones are empty when a run begins. A write goes to the
+//! write pointer of its zone, and a full zone is reset before it is written again. A read stays
+//! below the write pointer, unless `read_beyond_wp` is set; if no zone has data, the stream ends.
+//! With `max_open_zones`, random writes go to one of the open zones until it is full.
+//!
+//! The write pointers are shared by all streams on a file. A pointer moves when the I/O is
+//! generated, not when it completes, so a reset does not wait for earlier writes: an old and a new
+//! write of the same bytes may be in flight together. Emulated zones have no contents to protect,
+//! and jobs that verify are refused. fio leaves a zone open whose rest is smaller than a block;
+//! here it is closed, as a drive finishes it.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{Direction, Region};
+
+/// The rules of `zonemode=zbd` for a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zoned {
+    /// `zonesize`: bytes from the start of a zone to the next one; not 0.
+    pub size: u64,
+    /// `zonecapacity`: bytes that can be written to a zone; not 0, at most `size`.
+    pub capacity: u64,
+    /// `max_open_zones`: zones of a file that are open at the same time; 0: any number.
+    pub max_open: u32,
+    /// `job_max_open_zones`: the same for a clone.
+    pub job_max_open: u32,
+    /// `zone_reset_frequency`: resets per write, 0 to 1.
+    pub reset_frequency: f64,
+    /// `zone_reset_threshold`: the written fraction of the region below which no zone is reset.
+    pub reset_threshold: f64,
+    /// `read_beyond_wp`: whether reads may go beyond the write pointer.
+    pub read_beyond_wp: bool,
+    /// Whether bytes that sequential writes skip at the end of a zone count as transferred: as in
+    /// fio, not with `io_size`.
+    pub counts_skipped: bool,
+}
+
+/// The write pointers of a file, shared by the streams on it.
+#[derive(Debug, Default)]
+pub struct WritePointers(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the number of the zone: bytes written to it. Zones beyond the end are empty.
+    written: Vec<u64>,
+    /// The open zones, each with the stream that opened it. Unused without `max_open`.
+    open: Vec<(usize, u64)>,
+    /// Bytes written to all zones.
+    total: u64,
+    /// Writes before the next reset of `zone_reset_frequency`; `None` until the first.
+    before_reset: Option<u64>,
+}
+
+/// The limits of a stream on a zoned file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) rules: Zoned,
+    pub(super) region: Region,
+    /// Whether offsets are random.
+    pub(super) random: bool,
+    /// The number of the stream.
+    pub(super) stream: u64,
+}
+
+impl Limits {
+    /// The zones of the region: the first one and the one after the last one.
+    fn zones(&self) -> (usize, usize) {
+        let Region { offset, len } = self.region;
+        let zone = |at: u64| (at / self.rules.size) as usize;
+        (zone(offset), zone(offset + len).max(zone(offset) + 1))
+    }
+
+    fn start(&self, zone: usize) -> u64 {
+        zone as u64 * self.rules.size
+    }
+
+    /// Returns the end of the zone of `offset`, if sequential writes have reached its capacity.
+    pub(super) fn skip_to(&self, offset: u64) -> Option<u64> {
+        let Zoned { size, capacity, .. } = self.rules;
+        let start = offset / size * size;
+        (capacity < size && offset >= start + capacity).then_some(start + size)
+    }
+}
+
+impl State {
+    fn written(&self, zone: usize) -> u64 {
+        self.written.get(zone).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, zone: usize, bytes: u64) {
+        if self.written.len() <= zone {
+            self.written.resize(zone + 1, 0);
+        }
+        self.total = self.total - self.written[zone] + bytes;
+        self.written[zone] = bytes;
+    }
+
+    /// Opens a zone, unless it is open. Returns whether it is open now.
+    fn open(&mut self, zone: usize, limits: &Limits) -> bool {
+        let Zoned { max_open, job_max_open, .. } = limits.rules;
+        if max_open == 0 || self.open.iter().any(|&(open, _)| open == zone) {
+            return true;
+        }
+        let of_stream = || self.open.iter().filter(|&&(_, by)| by == limits.stream).count();
+        if self.open.len() >= max_open as usize
+            || (job_max_open > 0 && of_stream() >= job_max_open as usize)
+        {
+            return false;
+        }
+        self.open.push((zone, limits.stream));
+        true
+    }
+
+    /// Returns an open zone of the region in place of that of `offset`, which cannot be opened.
+    fn other_zone(&mut self, offset: u64, limits: &Limits) -> Option<usize> {
+        let (first, end) = limits.zones();
+        let nr = self.open.len();
+        // As in fio, the offset decides which of the open zones is the first candidate.
+        let share = u128::from(offset - limits.region.offset) * nr as u128;
+        let pick = (share / u128::from(limits.region.len)) as usize;
+        (0..nr).map(|step| self.open[(pick + step) % nr].0).find(|zone| (first..end).contains(zone))
+    }
+
+    /// Places a write at the write pointer of a zone. Returns its offset and length.
+    fn write(&mut self, limits: &Limits, offset: u64, len: u32, min: u32) -> Option<(u64, u32)> {
+        let rules = &limits.rules;
+        let (first, end) = limits.zones();
+        let mut zone = ((offset / rules.size) as usize).clamp(first, end - 1);
+        if !self.open(zone, limits) {
+            zone = self.other_zone(offset, limits)?;
+        }
+        let room = |written: u64| rules.capacity.saturating_sub(written);
+        let is_reset = self.is_reset_due(limits);
+        if is_reset || room(self.written(zone)) < min.into() {
+            self.set(zone, 0);
+        }
+        let at = self.written(zone);
+        let len = u64::from(len).min(room(at)) / u64::from(min) * u64::from(min);
+        if len == 0 {
+            return None;
+        }
+        self.set(zone, at + len);
+        if room(at + len) < min.into() {
+            self.open.retain(|&(open, _)| open != zone);
+        }
+        Some((limits.start(zone) + at, len as u32))
+    }
+
+    /// Counts a write. Returns whether `zone_reset_frequency` resets its zone before it.
+    fn is_reset_due(&mut self, limits: &Limits) -> bool {
+        let Zoned { reset_frequency, reset_threshold, .. } = limits.rules;
+        let threshold = limits.region.len as f64 * reset_threshold;
+        if reset_frequency == 0.0 || (self.total as f64) < threshold {
+            return false;
+        }
+        let writes = (1.0 / reset_frequency) as u64;
+        let left = self.before_reset.unwrap_or(writes).saturating_sub(1);
+        self.before_reset = Some(if left == 0 { writes } else { left });
+        left == 0
+    }
+
+    /// Places a read below the write pointer of a zone. Returns its offset and length.
+    fn read(&self, limits: &Limits, offset: u64, len: u32, min: u32) -> Option<(u64, u32)> {
+        let wanted = (offset / limits.rules.size) as usize;
+        let (mut zone, mut offset) = (wanted, offset);
+        let inside = offset - limits.start(wanted);
+        let (min, len) = (u64::from(min), u64::from(len));
+        let is_past = !limits.random && inside + min > self.written(zone);
+        if self.written(zone) < min || is_past {
+            zone = self.with_data(limits, wanted, min)?;
+            if !limits.random {
+                offset = limits.start(zone);
+            }
+        }
+        let range = self.written(zone);
+        if range <= len {
+            offset = limits.start(zone);
+        } else if limits.random {
+            offset = limits.start(zone) + inside % (range - len) / min * min;
+        }
+        let len = len.min(limits.start(zone) + range - offset) / min * min;
+        (len > 0).then_some((offset, len as u32))
+    }
+
+    /// Returns the next zone that has `min` bytes; for random reads, the nearest one.
+    fn with_data(&self, limits: &Limits, zone: usize, min: u64) -> Option<usize> {
+        let (first, end) = limits.zones();
+        let has_data = |&at: &usize| (first..end).contains(&at) && self.written(at) >= min;
+        let before = |step| zone.checked_sub(step).filter(|_| limits.random);
+        (1..=end - first)
+            .find_map(|step| Some(zone + step).filter(has_data).or(before(step).filter(has_data)))
+    }
+}
+
+impl WritePointers {
+    /// Moves an I/O to where its zone permits it. Returns its offset and length; `None` if no zone
+    /// of the region takes it.
+    pub(super) fn place(
+        &self,
+        limits: &Limits,
+        direction: Direction,
+        (offset, len): (u64, u32),
+        min: u32,
+    ) -> Option<(u64, u32)> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match direction {
+            Direction::Read if limits.rules.read_beyond_wp => Some((offset, len)),
+            Direction::Read => state.read(limits, offset, len, min),
+            Direction::Write => state.write(limits, offset, len, min),
+            // Jobs with trims are refused.
+            Direction::Trim => None,
+        }
+    }
+
+    /// Returns whether a zone has data.
+    pub(super) fn has_data(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).total > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

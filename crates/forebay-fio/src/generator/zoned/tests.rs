@@ -1,0 +1,83 @@
+//! Rules of a zone with a write pointer, on zones of 16 bytes.
+
+use super::*;
+
+const RULES: Zoned = Zoned {
+    size: 16,
+    capacity: 16,
+    max_open: 0,
+    job_max_open: 0,
+    reset_frequency: 0.0,
+    reset_threshold: 0.0,
+    read_beyond_wp: false,
+    counts_skipped: true,
+};
+
+fn limits(rules: Zoned, random: bool, stream: u64) -> Limits {
+    Limits { rules, region: Region { offset: 0, len: 64 }, random, stream }
+}
+
+#[test]
+fn writes_go_to_the_write_pointer_and_a_full_zone_is_reset() {
+    let (zones, limits) = (WritePointers::default(), limits(RULES, true, 0));
+    let write = |offset| zones.place(&limits, Direction::Write, (offset, 8), 4);
+    assert_eq!(write(20), Some((16, 8)));
+    assert_eq!(write(16), Some((24, 8)));
+    assert_eq!(write(28), Some((16, 8)), "the zone is full");
+    assert_eq!(write(0), Some((0, 8)));
+}
+
+#[test]
+fn writes_end_at_the_capacity_of_a_zone() {
+    let limits = limits(Zoned { capacity: 12, ..RULES }, true, 0);
+    let zones = WritePointers::default();
+    let write = || zones.place(&limits, Direction::Write, (0, 8), 4);
+    assert_eq!([write(), write(), write()], [Some((0, 8)), Some((8, 4)), Some((0, 8))]);
+    assert_eq!((limits.skip_to(11), limits.skip_to(12)), (None, Some(16)));
+}
+
+#[test]
+fn open_zones_take_the_writes_until_they_are_full() {
+    let limits = limits(Zoned { max_open: 1, ..RULES }, true, 0);
+    let zones = WritePointers::default();
+    let write = |offset| zones.place(&limits, Direction::Write, (offset, 8), 8);
+    assert_eq!([write(48), write(0)], [Some((48, 8)), Some((56, 8))]);
+    assert_eq!(write(0), Some((0, 8)), "the open zone was full and is closed");
+}
+
+#[test]
+fn a_stream_opens_at_most_its_own_number_of_zones() {
+    let rules = Zoned { max_open: 2, job_max_open: 1, ..RULES };
+    let zones = WritePointers::default();
+    let write = |stream, offset| {
+        zones.place(&limits(rules, true, stream), Direction::Write, (offset, 4), 4)
+    };
+    assert_eq!(write(0, 0), Some((0, 4)));
+    assert_eq!(write(0, 16), Some((4, 4)), "the stream has a zone open");
+    assert_eq!(write(1, 16), Some((16, 4)), "another stream opens another");
+}
+
+#[test]
+fn reads_stay_below_the_write_pointer() {
+    let zones = WritePointers::default();
+    let (sequential, random) = (limits(RULES, false, 0), limits(RULES, true, 0));
+    let read = |limits: &Limits, offset| zones.place(limits, Direction::Read, (offset, 4), 4);
+    assert_eq!((read(&sequential, 0), read(&random, 0)), (None, None));
+    assert!(!zones.has_data());
+    zones.place(&random, Direction::Write, (32, 4), 4);
+    assert!(zones.has_data());
+    assert_eq!(read(&sequential, 0), Some((32, 4)), "the next zone with data");
+    assert_eq!(read(&sequential, 36), None, "no zone with data follows");
+    assert_eq!(read(&random, 60), Some((32, 4)), "the nearest zone with data");
+    let beyond = Limits { rules: Zoned { read_beyond_wp: true, ..RULES }, ..sequential };
+    assert_eq!(read(&beyond, 4), Some((4, 4)));
+}
+
+#[test]
+fn zones_are_reset_at_the_frequency_above_the_threshold() {
+    let rules = Zoned { reset_frequency: 0.5, reset_threshold: 0.125, ..RULES };
+    let (zones, limits) = (WritePointers::default(), limits(rules, false, 0));
+    let write = || zones.place(&limits, Direction::Write, (0, 4), 4).map(|io| io.0);
+    // The first two writes are below the threshold of 8 bytes.
+    assert_eq!([write(), write(), write(), write()], [Some(0), Some(4), Some(8), Some(0)]);
+}
