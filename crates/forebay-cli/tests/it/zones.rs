@@ -180,13 +180,18 @@ fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
     data_file(&folder, "x", 1 << 20);
     let log =
         |name: &str| ios(&std::fs::read_to_string(folder.path().join(name)).expect("a log")).len();
-    let run_both = |args: &str| {
+    let run_ours = |args: &str| {
         let run = bench(&folder, args);
         assert_eq!(run.status.code(), Some(0), "{test}: {}", stderr(&run));
+        stderr(&run)
     };
-    run_both(&format!("{args} --write_iolog=empty"));
+    let messages = run_ours(&format!("{args} --write_iolog=empty"));
     assert_eq!(log("empty"), 0);
-    run_both(
+    assert!(messages.contains("--read_beyond_wp=1 reads everything"), "{messages}");
+    if let Some([theirs, ours]) = run(test, &format!("--zonemode=zbd {options}")) {
+        assert_eq!((theirs.len(), ours.len()), (0, 0));
+    }
+    run_ours(
         "--filename=x --ioengine=sync --zonemode=zbd --zonesize=64k --name=w --rw=write \
          --size=128k --name=r --stonewall --rw=read --size=1m --write_iolog=after",
     );

@@ -66,6 +66,8 @@ pub struct Varied {
     /// The write pointers of the file, if its zones have them.
     zoned: Option<(Limits, Arc<WritePointers>)>,
     is_mixed: bool,
+    /// Whether no number of bytes ends it.
+    is_endless: bool,
 }
 
 /// How random offsets are found.
@@ -130,6 +132,7 @@ impl Varied {
             walk: variety.zones.map(|zones| Walk::new(zones, workload.region.len, workload.bs)),
             zoned: variety.zoned.map(|rules| (limits(rules), Arc::clone(pointers))),
             is_mixed: workload.pattern.mix == Mix::ReadWrite,
+            is_endless: workload.io_size.is_none(),
             variety,
         }
     }
@@ -153,8 +156,7 @@ impl Varied {
     }
 
     /// Skips the bytes between the capacity of a zone and its end, if sequential writes reached
-    /// them.
-    /// Returns whether bytes are left to transfer.
+    /// them. Returns whether bytes are left to transfer.
     fn skip_unused(&mut self, direction: Direction) -> bool {
         let Some((limits, _)) = &self.zoned else { return true };
         if self.random || direction != Direction::Write {
@@ -170,6 +172,22 @@ impl Varied {
             self.last[at] = (next, next);
         }
         self.left_bytes > 0
+    }
+
+    /// Places an I/O. A stream without end of sequential reads starts again at the first zone if no
+    /// zone with data follows.
+    fn place_again(&mut self, direction: Direction) -> Option<(u64, u32)> {
+        let at = direction.index();
+        let (offset, len) = self.place(direction);
+        let placed = self.place_in_zone(direction, offset, len);
+        let starts_again =
+            self.is_endless && !self.random && direction == Direction::Read && self.last[at].1 > 0;
+        if placed.is_some() || !starts_again {
+            return placed;
+        }
+        self.last[at] = (0, 0);
+        let (offset, len) = self.place(direction);
+        self.place_in_zone(direction, offset, len)
     }
 
     /// Moves an I/O to where the write pointer of its zone permits it; `None` if no zone does.
@@ -285,8 +303,7 @@ impl Stream for Varied {
         if !self.skip_unused(direction) {
             return None;
         }
-        let (offset, len) = self.place(direction);
-        let (offset, len) = self.place_in_zone(direction, offset, len)?;
+        let (offset, len) = self.place_again(direction)?;
         if let Some(walk) = &mut self.walk {
             walk.moved(len);
         }

@@ -68,8 +68,8 @@ impl Limits {
     /// The zones of the region: the first one and the one after the last one.
     fn zones(&self) -> (usize, usize) {
         let Region { offset, len } = self.region;
-        let zone = |at: u64| (at / self.rules.size) as usize;
-        (zone(offset), zone(offset + len).max(zone(offset) + 1))
+        let size = self.rules.size;
+        ((offset / size) as usize, (offset + len).div_ceil(size) as usize)
     }
 
     fn start(&self, zone: usize) -> u64 {
@@ -165,29 +165,40 @@ impl State {
     fn read(&self, limits: &Limits, offset: u64, len: u32, min: u32) -> Option<(u64, u32)> {
         let wanted = (offset / limits.rules.size) as usize;
         let (mut zone, mut offset) = (wanted, offset);
-        let inside = offset - limits.start(wanted);
+        let (mut start, mut range) = self.readable(limits, zone);
+        let inside = offset - start;
         let (min, len) = (u64::from(min), u64::from(len));
-        let is_past = !limits.random && inside + min > self.written(zone);
-        if self.written(zone) < min || is_past {
+        let is_past = !limits.random && inside + min > range;
+        if range < min || is_past {
             zone = self.with_data(limits, wanted, min)?;
+            (start, range) = self.readable(limits, zone);
             if !limits.random {
-                offset = limits.start(zone);
+                offset = start;
             }
         }
-        let range = self.written(zone);
         if range <= len {
-            offset = limits.start(zone);
+            offset = start;
         } else if limits.random {
-            offset = limits.start(zone) + inside % (range - len) / min * min;
+            offset = start + inside % (range - len) / min * min;
         }
-        let len = len.min(limits.start(zone) + range - offset) / min * min;
+        let len = len.min(start + range - offset) / min * min;
         (len > 0).then_some((offset, len as u32))
+    }
+
+    /// Returns the part of a zone that has data and is in the region: its start and length. The
+    /// region of a job that only reads may begin or end inside of a zone.
+    fn readable(&self, limits: &Limits, zone: usize) -> (u64, u64) {
+        let Region { offset, len } = limits.region;
+        let start = limits.start(zone).max(offset);
+        let end = (limits.start(zone) + self.written(zone)).min(offset + len);
+        (start, end.saturating_sub(start))
     }
 
     /// Returns the next zone that has `min` bytes; for random reads, the nearest one.
     fn with_data(&self, limits: &Limits, zone: usize, min: u64) -> Option<usize> {
         let (first, end) = limits.zones();
-        let has_data = |&at: &usize| (first..end).contains(&at) && self.written(at) >= min;
+        let has_data =
+            |&at: &usize| (first..end).contains(&at) && self.readable(limits, at).1 >= min;
         let before = |step| zone.checked_sub(step).filter(|_| limits.random);
         (1..=end - first)
             .find_map(|step| Some(zone + step).filter(has_data).or(before(step).filter(has_data)))

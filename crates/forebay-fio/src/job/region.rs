@@ -52,6 +52,21 @@ pub enum RegionError {
         /// The length of the device or of the region, bytes.
         len: u64,
     },
+    /// The region ends in a zone with too high a number.
+    #[error(
+        "{job}: zones of {size} bytes (--zonesize) are too many for {len} bytes: at most {max}; \
+         raise --zonesize, or lower --size"
+    )]
+    ManyZones {
+        /// The job's name.
+        job: String,
+        /// The size of a zone, bytes.
+        size: u64,
+        /// The end of the region, bytes.
+        len: u64,
+        /// The maximum number of zones.
+        max: u64,
+    },
     /// The region is smaller than a block.
     #[error(
         "{job}: the block size ({bs} bytes) is larger than the region ({len} bytes); lower --bs or \
@@ -128,8 +143,13 @@ impl Job {
         region: Region,
         capacity: u64,
     ) -> Result<Region, RegionError> {
+        /// A write pointer takes 8 bytes of memory, and a read may look at all of them.
+        const MAX: u64 = 1 << 24;
         let Region { offset, len } = region;
         let job = || self.name.clone();
+        if (offset + len).div_ceil(size) > MAX {
+            return Err(RegionError::ManyZones { job: job(), size, len: offset + len, max: MAX });
+        }
         if capacity < size {
             return Err(RegionError::NoZone { job: job(), size, len: capacity });
         }

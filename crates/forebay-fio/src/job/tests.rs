@@ -90,6 +90,21 @@ fn the_smallest_io_of_every_direction_must_fit() {
 }
 
 #[test]
+fn writes_to_zones_use_whole_zones_of_a_bounded_number() {
+    let region = |word, capacity| {
+        let mut load = Load::default();
+        (load.zones.mode, load.zones.size) = (ZoneMode::Zbd, 65_536);
+        let offset = Some(Size::Bytes(4096));
+        let given = Given { rw: Pattern::from_word(word), load, offset, ..Given::default() };
+        job(given).region(capacity).map_err(|error| error.to_string())
+    };
+    assert_eq!(region("write", 200_000), Ok(Region { offset: 65_536, len: 131_072 }));
+    assert_eq!(region("read", 200_000), Ok(Region { offset: 4096, len: 195_904 }));
+    assert!(region("write", 100_000).is_err_and(|error| error.contains("no whole zone of 65536")));
+    assert!(region("read", 1 << 60).is_err_and(|error| error.contains("at most 16777216")));
+}
+
+#[test]
 fn single_block_size_uses_the_plain_generator() {
     let variety = |load: Load, word| {
         let given = Given { rw: Pattern::from_word(word), load, ..Given::default() };

@@ -107,6 +107,15 @@ impl ZoneOptions {
         }
     }
 
+    /// Returns a warning for jobs that only read.
+    pub(super) fn warning_of_reads(&self) -> Option<String> {
+        (self.mode == ZoneMode::Zbd && !self.read_beyond_wp).then(|| {
+            "emulated zones are empty until a job of this run writes to them, and reads end where \
+             the data end; --read_beyond_wp=1 reads everything"
+                .to_owned()
+        })
+    }
+
     /// Returns warnings about options that have no effect.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         use ZoneMode::{Strided, Zbd};

@@ -192,3 +192,30 @@ fn drawn_offsets_stay_in_their_zone() {
         assert!((zone..(zone + 4).min(20)).contains(&block), "{at}: {block}");
     }
 }
+
+#[test]
+fn endless_sequential_reads_start_again_where_the_data_of_zones_end() {
+    let rules = Zoned {
+        size: 8192,
+        capacity: 8192,
+        max_open: 0,
+        job_max_open: 0,
+        reset_frequency: 0.0,
+        reset_threshold: 0.0,
+        read_beyond_wp: false,
+        counts_skipped: true,
+    };
+    let zoned = |word| {
+        workload(word, 16384, Variety { zoned: Some(rules), ..variety(SizeRule::Fixed(4096)) })
+    };
+    let pointers = Arc::default();
+    assert_eq!(Varied::on(&zoned("write"), &pointers).take(3).count(), 3);
+    let offsets = |load: &Workload| -> Vec<_> {
+        Varied::on(load, &pointers).take(7).map(|op| op.offset / 4096).collect()
+    };
+    assert_eq!(offsets(&zoned("read")), [2, 3, 4], "the data end");
+    let endless = Workload { io_size: None, ..zoned("read") };
+    assert_eq!(offsets(&endless), [2, 3, 4, 2, 3, 4, 2]);
+    let empty = Varied::on(&endless, &Arc::default()).count();
+    assert_eq!(empty, 0, "a stream without data ends");
+}

@@ -81,3 +81,27 @@ fn zones_are_reset_at_the_frequency_above_the_threshold() {
     // The first two writes are below the threshold of 8 bytes.
     assert_eq!([write(), write(), write(), write()], [Some(0), Some(4), Some(8), Some(0)]);
 }
+
+#[test]
+fn reads_stay_in_a_region_that_begins_and_ends_inside_of_zones() {
+    let zones = WritePointers::default();
+    let writer = limits(RULES, false, 0);
+    (0..8).for_each(|nth| {
+        zones.place(&writer, Direction::Write, (nth * 8, 8), 8);
+    });
+    for (offset, len) in [(12, 24), (4, 8), (20, 44)] {
+        let end = offset + len;
+        for random in [false, true] {
+            let region = Region { offset, len };
+            let limits = Limits { region, ..limits(RULES, random, 1) };
+            for at in offset..end - 4 {
+                let Some((found, bytes)) = zones.place(&limits, Direction::Read, (at, 4), 4) else {
+                    assert!(!random && at > end - 8, "{offset}+{len}: {at}: no data");
+                    continue;
+                };
+                let inside = found >= offset && found + u64::from(bytes) <= end;
+                assert!(inside, "{offset}+{len}: {at} is read at {found}");
+            }
+        }
+    }
+}
