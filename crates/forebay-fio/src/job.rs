@@ -195,15 +195,13 @@ impl Job {
         let sizes = given.load.sizes(given.bs);
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
         let priorities = given.priority.resolve(&mut warnings).map_err(conflict)?;
-        let io_size = given.io_size.filter(|&size| size != Size::Bytes(0));
-        let has_io_size = io_size.is_some();
         let job = Self {
             logs: given.logs.of_job(&name),
             name,
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest(rw, &sizes),
-            variety: given.load.variety(rw, &sizes, has_io_size).map(Box::new),
+            variety: given.load.variety(rw, &sizes, given.io_size).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
             sizes,
@@ -217,7 +215,7 @@ impl Job {
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
             size: given.size,
-            io_size,
+            io_size: given.io_size,
             offset: given.offset.unwrap_or(Size::Bytes(0)),
             iodepth,
             iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),

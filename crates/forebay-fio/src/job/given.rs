@@ -75,6 +75,8 @@ pub struct Given {
 impl Given {
     /// Checks options of which a job keeps only the consequences. Returns all warnings.
     pub(super) fn check(&mut self, name: &str) -> Result<Vec<String>, UsageError> {
+        // In fio, 0 means that it is not given.
+        self.io_size = self.io_size.filter(|&size| size != Size::Bytes(0));
         match self.load.zones.conflict() {
             Some(why) => Err(UsageError::Conflict(format!("{name}: {why}"))),
             None => Ok(self.warnings()),

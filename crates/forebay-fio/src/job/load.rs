@@ -5,6 +5,7 @@ use crate::generator::skew::Distribution;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Pattern};
 use crate::job::ZoneOptions;
+use crate::units::Size;
 
 /// The block size of a direction for which none was given.
 const DEFAULT_BS: u32 = 4096;
@@ -50,7 +51,7 @@ impl Load {
         &self,
         rw: Pattern,
         sizes: &[SizeRule; 3],
-        has_io_size: bool,
+        io_size: Option<Size>,
     ) -> Option<Variety> {
         let percent = self.percentage_random.unwrap_or_default();
         let variety = Variety {
@@ -63,7 +64,7 @@ impl Load {
             identical: self.identical,
             number_ios: self.number_ios,
             zones: self.zones.strided(),
-            zoned: self.zones.zoned(has_io_size),
+            zoned: self.zones.zoned(io_size.is_some()),
         };
         let mut used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
         let first = used.next().map(|direction| &sizes[direction.index()]);
