@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::common::{self, bench, data_file, folder, stderr};
+use crate::common::{self, bench, data_file, folder, stderr, stdout};
 
 /// One I/O of a log: its action, offset and length.
 type Io = (String, u64, u64);
@@ -196,4 +196,24 @@ fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
          --size=128k --name=r --stonewall --rw=read --size=1m --write_iolog=after",
     );
     assert_eq!(log("after"), 32, "the blocks that the first job wrote");
+}
+
+#[test]
+fn zone_resets_are_counted_as_in_fio() {
+    let test = "zone_resets_are_counted_as_in_fio";
+    let args = "--name=a --filename=x --ioengine=sync --zonemode=zbd --zonesize=64k --rw=write \
+                --io_size=2m";
+    let resets = |text: &str| {
+        let line =
+            text.lines().find(|line| line.contains("zone resets")).expect("a line of writes");
+        line.rsplit_once("; ").expect("a count").1.to_owned()
+    };
+    let folder = folder();
+    data_file(&folder, "x", 1 << 20);
+    let run = bench(&folder, args);
+    let ours = resets(&stdout(&run));
+    assert_eq!(ours, "16 zone resets");
+    if let Some(output) = common::fio(test, &folder, args) {
+        assert_eq!(ours, resets(&stdout(&output)));
+    }
 }

@@ -11,6 +11,7 @@
 //! and jobs that verify are refused. fio leaves a zone open whose rest is smaller than a block;
 //! here it is closed, as a drive finishes it.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Direction, Region};
@@ -49,6 +50,8 @@ struct State {
     open: Vec<(usize, u64)>,
     /// Bytes written to all zones.
     total: u64,
+    /// By the stream: the number of zones that it has reset.
+    resets: BTreeMap<u64, u64>,
     /// Writes before the next reset of `zone_reset_frequency`; `None` until the first.
     before_reset: Option<u64>,
 }
@@ -97,6 +100,14 @@ impl State {
         self.written[zone] = bytes;
     }
 
+    /// Resets a zone, unless it is empty.
+    fn reset(&mut self, zone: usize, stream: u64) {
+        if self.written(zone) > 0 {
+            *self.resets.entry(stream).or_default() += 1;
+            self.set(zone, 0);
+        }
+    }
+
     /// Opens a zone, unless it is open. Returns whether it is open now.
     fn open(&mut self, zone: usize, limits: &Limits) -> bool {
         let Zoned { max_open, job_max_open, .. } = limits.rules;
@@ -134,7 +145,7 @@ impl State {
         let room = |written: u64| rules.capacity.saturating_sub(written);
         let is_reset = self.is_reset_due(limits);
         if is_reset || room(self.written(zone)) < min.into() {
-            self.set(zone, 0);
+            self.reset(zone, limits.stream);
         }
         let at = self.written(zone);
         let len = u64::from(len).min(room(at)) / u64::from(min) * u64::from(min);
@@ -223,6 +234,12 @@ impl WritePointers {
             // Jobs with trims are refused.
             Direction::Trim => None,
         }
+    }
+
+    /// Returns how many zones this stream has reset.
+    pub fn nr_resets(&self, stream: u64) -> u64 {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.resets.get(&stream).copied().unwrap_or(0)
     }
 
     /// Returns whether a zone has data.

@@ -68,6 +68,8 @@ pub struct JobReport {
     pub measures: Measures,
     /// Its figures.
     pub stats: JobStats,
+    /// Zones that it has reset, with `zonemode=zbd`.
+    pub nr_zone_resets: u64,
     /// Its latency target.
     pub target: TargetOptions,
     /// The samples for its steady state, if it has a detection.
@@ -112,6 +114,7 @@ impl JobReport {
         self.jobs += other.jobs;
         self.elapsed_s = self.elapsed_s.max(other.elapsed_s);
         self.stats.merge(&other.stats);
+        self.nr_zone_resets += other.nr_zone_resets;
         if self.error.is_none() {
             self.error = other.error;
         }

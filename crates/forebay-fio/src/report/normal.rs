@@ -78,6 +78,10 @@ impl Out {
     fn direction(&mut self, word: &str, stats: &DirectionStats, job: &JobReport, share: f64) {
         let (rate, io) = (stats.bytes_per_second(), stats.io_bytes);
         let units = job.measures.units;
+        let resets = match word == Direction::Write.word() {
+            true => format!("; {} zone resets", job.nr_zone_resets),
+            false => String::new(),
+        };
         self.line(format_args!(
             "  {}: IOPS={}, BW={} ({})({}/{}msec){}",
             word,
@@ -86,7 +90,7 @@ impl Out {
             units.rate_in_other_base(rate),
             units.size(io),
             stats.runtime_ms,
-            if word == Direction::Write.word() { "; 0 zone resets" } else { "" }
+            resets
         ));
         latency::moments(self, "slat", &stats.slat);
         latency::moments(self, "clat", &stats.clat.moments);

@@ -171,8 +171,11 @@ fn merged_clones_count_themselves() {
     let mut report = report();
     let mut clone = report.jobs[0].clone();
     clone.error = Some(JobError { errno: 28, message: "full".to_owned() });
+    clone.nr_zone_resets = 3;
+    report.jobs[0].nr_zone_resets = 4;
     report.jobs[0].merge(clone);
     let job = &report.jobs[0];
+    assert_eq!(job.nr_zone_resets, 7);
     assert_eq!((job.jobs, job.stats.total_ios()), (2, 2000));
     assert_eq!(job.error.as_ref().map(|error| error.errno), Some(28));
 }

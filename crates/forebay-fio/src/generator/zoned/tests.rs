@@ -23,8 +23,10 @@ fn writes_go_to_the_write_pointer_and_a_full_zone_is_reset() {
     let write = |offset| zones.place(&limits, Direction::Write, (offset, 8), 4);
     assert_eq!(write(20), Some((16, 8)));
     assert_eq!(write(16), Some((24, 8)));
+    assert_eq!(zones.nr_resets(0), 0);
     assert_eq!(write(28), Some((16, 8)), "the zone is full");
     assert_eq!(write(0), Some((0, 8)));
+    assert_eq!((zones.nr_resets(0), zones.nr_resets(1)), (1, 0));
 }
 
 #[test]
