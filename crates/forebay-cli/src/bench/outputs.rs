@@ -83,7 +83,12 @@ fn change(job: &Job, target: &Target, path: &Path) -> Option<String> {
         fs::metadata(path).is_ok_and(|file| file.is_file() && Some(file.len()) < end)
     };
     if job.rw.has(Direction::Write) || job.rw.has(Direction::Trim) {
-        Some(format!("--rw={} would overwrite", job.rw.word()))
+        // A replay has no --rw of its own.
+        let writer = match job.recording {
+            Some(_) => "the replay".to_owned(),
+            None => format!("--rw={}", job.rw.word()),
+        };
+        Some(format!("{writer} would overwrite"))
     } else if job.files.unlink {
         Some("--unlink would remove".to_owned())
     } else {
