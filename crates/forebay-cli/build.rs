@@ -47,12 +47,14 @@ fn of_checkout(directory: &Path) -> Option<String> {
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    // A commit changes the log of HEAD. The directories of the crates themselves do not count,
-    // because tests create files there, and a run of this script builds the program again.
+    // A commit changes the log of HEAD. The directories of the crates themselves are not listed:
+    // tests create files there, and each run of this script builds the program again.
     let log = root.join(git(&["rev-parse", "--git-path", "logs/HEAD"])?);
     let crates = fs::read_dir("..").into_iter().flatten().flatten();
-    let sources = crates.flat_map(|it| ["src", "Cargo.toml"].map(|name| it.path().join(name)));
-    for path in sources.chain([log, "../../Cargo.lock".into()]).filter(|path| path.exists()) {
+    let inputs = ["src", "help", "build.rs", "Cargo.toml"];
+    let sources = crates.flat_map(|it| inputs.map(|name| it.path().join(name)));
+    let of_workspace = [log, "../../Cargo.toml".into(), "../../Cargo.lock".into()];
+    for path in sources.chain(of_workspace).filter(|path| path.exists()) {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;

@@ -1,16 +1,18 @@
-// Keeps the stacks of the threads of loom and shuttle for the next threads.
+// Keeps the stacks of loom's threads for later threads.
 //
-// Both run each thread of a model on a stack of its own, which the crate `generator` maps, protects
-// with a guard page, and unmaps when the thread ends. A model has millions of threads, so half of
-// the time of a run was spent in the kernel. This library is preloaded into the program of the
-// models, and takes the place of the three calls for these mappings only: no other caller in
-// these programs maps memory with MAP_STACK through the C library's symbols.
+// Loom runs each thread of a model on its own stack. The crate `generator` maps the stack, protects
+// a guard page, and unmaps the stack when the thread ends. A model has millions of threads, so half
+// of the time of a run was spent in the kernel. This library is preloaded into the programs of the
+// models, and replaces the three calls for these mappings only: no other caller in these programs
+// maps memory with MAP_STACK through the symbols of the C library. A stack that is unmapped or
+// protected in any other way is not kept.
 //
 // A stack that is used again has the old contents. `generator` does not rely on zeroes.
 
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,9 +22,9 @@ enum { NR_MAX = 64 };
 static struct stack {
     void *address;
     size_t length;
+    // Bytes of the guard at its start; 0 without one.
+    size_t guard;
     bool is_free;
-    // Whether its first page is the guard page.
-    bool is_guarded;
 } stacks[NR_MAX];
 // The number of used entries. All of this is protected by the lock.
 static int nr;
@@ -35,6 +37,18 @@ static struct stack *find(const void *address)
         if (stacks[i].address == address)
             return &stacks[i];
     return NULL;
+}
+
+// Removes the entries of stacks that overlap these bytes.
+static void forget(const void *address, size_t length)
+{
+    uintptr_t begin = (uintptr_t)address;
+
+    for (int i = nr - 1; i >= 0; i--) {
+        uintptr_t stack = (uintptr_t)stacks[i].address;
+        if (begin < stack + stacks[i].length && stack < begin + length)
+            stacks[i] = stacks[--nr];
+    }
 }
 
 // Returns a free stack of this length, which is then taken, or NULL.
@@ -77,12 +91,25 @@ int mprotect(void *address, size_t length, int protection)
 
     pthread_mutex_lock(&lock);
     struct stack *stack = find(address);
-    if (stack && protection == PROT_NONE) {
-        is_done = stack->is_guarded;
-        stack->is_guarded = true;
-    }
+    bool is_guard = stack && protection == PROT_NONE && length < stack->length;
+    if (is_guard)
+        is_done = stack->guard == length;
+    else
+        forget(address, length);
     pthread_mutex_unlock(&lock);
-    return is_done ? 0 : (int)syscall(SYS_mprotect, address, length, protection);
+    if (is_done)
+        return 0;
+    int result = (int)syscall(SYS_mprotect, address, length, protection);
+    if (is_guard) {
+        pthread_mutex_lock(&lock);
+        stack = find(address);
+        if (stack && result == 0 && stack->guard == 0)
+            stack->guard = length;
+        else
+            forget(address, length);
+        pthread_mutex_unlock(&lock);
+    }
+    return result;
 }
 
 int munmap(void *address, size_t length)
@@ -93,6 +120,8 @@ int munmap(void *address, size_t length)
     struct stack *stack = find(address);
     if (stack && stack->length == length)
         is_kept = stack->is_free = true;
+    else
+        forget(address, length);
     pthread_mutex_unlock(&lock);
     return is_kept ? 0 : (int)syscall(SYS_munmap, address, length);
 }

@@ -1,12 +1,11 @@
-//! Preloads a small library into programs of loom's models, which then use the stacks of threads
-//! again instead of mapping millions of them. It takes two thirds of the processor time off a model
-//! whose time the kernel dominated.
+//! Preloaded library that keeps the stacks of threads in loom's models. Without it, the programs
+//! map millions of stacks, and in some models the kernel takes two thirds of the processor time.
 
 use std::fs;
 
 use crate::command::{Line, root, target};
 
-/// The variable that names the program which starts tests.
+/// The variable with the command that cargo starts test programs with.
 const RUNNER: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
 
 /// Returns the command with the library preloaded into the test programs that it runs. On other

@@ -98,7 +98,7 @@ pub struct Member {
     /// The number of the clone among all clones.
     pub stream: u64,
     /// How many of its first new parts are in the working set; not 0.
-    pub nr_blocks: u64,
+    pub nr_parts: u64,
 }
 
 /// The data of the writes of a clone.
@@ -180,7 +180,7 @@ impl Contents {
         let is_duplicate = self.dedupe > 0 && self.draws.below(100) < self.dedupe;
         if is_duplicate && !self.set.is_empty() {
             let member = self.set[self.draws.below(self.set.len() as u64) as usize];
-            return (member, self.draws.below(member.nr_blocks));
+            return (member, self.draws.below(member.nr_parts));
         }
         if !is_duplicate || self.next == 0 {
             self.last = self.next;

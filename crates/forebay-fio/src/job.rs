@@ -345,8 +345,8 @@ impl Job {
         };
         let percent = self.checks.data.working_set.unwrap_or(PERCENT);
         let writes = self.sizes[Direction::Write.index()].min();
-        let nr_blocks = Size::Percent(percent).of(bytes) / u64::from(writes);
-        Member { seed: self.randseed ^ chance, stream, nr_blocks: nr_blocks.max(1) }
+        let nr_parts = Size::Percent(percent).of(bytes) / u64::from(writes);
+        Member { seed: self.randseed ^ chance, stream, nr_parts: nr_parts.max(1) }
     }
 
     /// Returns the data of the writes of the clone `own`, whose duplicates come from `set`.

@@ -557,9 +557,7 @@ impl Disk {
     /// counts as gone again.
     pub fn revive(&self) {
         self.shared.device().revived();
-        let was_failed = self.is_failed();
-        self.shared.device_state().revive();
-        if was_failed {
+        if self.shared.device_state().revive() {
             events::revived(&self.info().spec);
         }
     }

@@ -11,8 +11,7 @@
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
 #[cfg(feature = "tracing")]
-use forebay_core::LateRequest;
-use forebay_core::{BlockStatus, LostWrites};
+use forebay_core::{BlockStatus, LateRequest, LostWrites};
 use std::fmt;
 use std::time::Duration;
 
@@ -88,12 +87,10 @@ pub(crate) fn overdue(disk: &str, late: &LateRequest, left_out: u64) {
 
 /// Writes may be lost, with durable points in this range. `status`: the failure of the flush, if
 /// one has just failed.
+#[cfg(feature = "tracing")]
 pub(crate) fn lost(disk: &str, lost: LostWrites, status: Option<BlockStatus>) {
-    #[cfg(feature = "tracing")]
-    {
-        let (LostWrites { after, up_to }, status) = (lost, status.map(BlockStatus::name));
-        tracing::error!(target: "forebay", disk, status, after, up_to, "writes may be lost");
-    }
+    let (LostWrites { after, up_to }, status) = (lost, status.map(BlockStatus::name));
+    tracing::error!(target: "forebay", disk, status, after, up_to, "writes may be lost");
 }
 
 /// The caller has acknowledged the loss of writes, with durable points in this range.

@@ -33,7 +33,7 @@ fn shared_set(jobs: &[Job], chance: u64) -> Vec<Member> {
     let mut set: Vec<_> = sharing.map(|(stream, job)| job.member(stream, chance)).collect();
     let nr = set.len() as u64;
     for member in &mut set {
-        member.nr_blocks = (member.nr_blocks / nr).max(1);
+        member.nr_parts = (member.nr_parts / nr).max(1);
     }
     set
 }

@@ -1,6 +1,6 @@
 //! Files that a run writes. Reports, figures and logs are truncated, so none of them may be a file
-//! that the run reads, a file of a job, or another one of them. Jobs do not write to files that the
-//! run reads either: job files, logs that it replays, and model files.
+//! that the run reads, a file of a job, or another one of them. Jobs do not write to, extend or
+//! remove files that the run reads either: job files, logs that it replays, and model files.
 //!
 //! Files are compared by their [`FileId`], before any is opened, and also if they do not exist yet.
 //! The directory of `--trace` is not checked: a trace replaces no file.
@@ -50,11 +50,12 @@ pub(super) fn check(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> R
     for target in targets {
         let Some(path) = target.path() else { continue };
         let (id, job) = (FileId::of(&path), &jobs[target.job]);
-        let writes = job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
-        if let Some(how) = uses.get(&id).filter(|_| writes && !is_stream(&path)) {
-            let (name, rw, path) = (&job.name, job.rw.word(), path.display());
+        if let Some(how) = uses.get(&id).filter(|_| !is_stream(&path))
+            && let Some(change) = change(job, target, &path)
+        {
+            let (name, path) = (&job.name, path.display());
             return Err(Failure::Usage(format!(
-                "{name}: --rw={rw} would overwrite {path}, and {how}; choose another file"
+                "{name}: {change} {path}, and {how}; choose another file"
             )));
         }
         files.push((id, "a job uses this file"));
@@ -73,6 +74,26 @@ pub(super) fn check(jobs: &[Job], targets: &[Target], outputs: Outputs<'_>) -> R
         }
     }
     Ok(())
+}
+
+/// Returns how a job would change the file of a target, as words before its path.
+fn change(job: &Job, target: &Target, path: &Path) -> Option<String> {
+    let extends = || {
+        let end = target.extent.fixed_end();
+        fs::metadata(path).is_ok_and(|file| file.is_file() && Some(file.len()) < end)
+    };
+    if job.rw.has(Direction::Write) || job.rw.has(Direction::Trim) {
+        // A replay has no --rw of its own.
+        let writer = match job.recording {
+            Some(_) => "the replay".to_owned(),
+            None => format!("--rw={}", job.rw.word()),
+        };
+        Some(format!("{writer} would overwrite"))
+    } else if job.files.unlink {
+        Some("--unlink would remove".to_owned())
+    } else {
+        extends().then(|| "--size and --offset would extend".to_owned())
+    }
 }
 
 /// Returns the files that the run reads, each with its use.
@@ -241,6 +262,8 @@ mod tests {
         for (args, reason) in [
             ("--filename=@/data --rw=write", "a: --rw=write would overwrite "),
             ("--directory=@ --opendir=@ --rw=randtrim", "a: --rw=randtrim would overwrite "),
+            ("--filename=@/data --rw=read --unlink=1", "a: --unlink would remove "),
+            ("--filename=@/data --rw=read --size=8m", "a: --size and --offset would extend "),
         ] {
             let outputs = Outputs { job_files: &job_files, ..Outputs::default() };
             let error = with(&format!("--name=a {args}"), outputs).expect_err("a job file");

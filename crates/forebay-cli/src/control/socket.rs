@@ -95,8 +95,8 @@ impl<'a> Connection<'a> {
                 io::ErrorKind::PermissionDenied => {
                     "run this as the user of the server, or as root".to_owned()
                 }
-                _ if is_no_socket(path) => {
-                    "this path is not a socket; give that of serve --control, or of bench --insight"
+                _ if is_other_file(path) => {
+                    "this path is not a socket; use that of serve --control or bench --insight"
                         .to_owned()
                 }
                 _ => format!("start the server with --control {}", path.display()),
@@ -107,8 +107,8 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Returns whether a path exists and is not a socket.
-fn is_no_socket(path: &Path) -> bool {
+/// Returns whether the path exists and is not a socket.
+fn is_other_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 

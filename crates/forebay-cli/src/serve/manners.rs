@@ -53,7 +53,7 @@ impl MannerArgs {
                 let path = path.display();
                 Err(Failure::Usage(format!("--allow-path {path}: expected a directory")))
             }
-            None => self.pid_file.as_deref().map_or(Ok(()), refuse_no_pid_file),
+            None => self.pid_file.as_deref().map_or(Ok(()), refuse_other_file),
         }
     }
 
@@ -68,7 +68,7 @@ impl MannerArgs {
         let failed = |error: io::Error| {
             Failure::Run(format!("{}: cannot write the PID file: {error}", path.display()))
         };
-        refuse_no_pid_file(path)?;
+        refuse_other_file(path)?;
         // The process may change its directory.
         let path = std::path::absolute(path).map_err(failed)?;
         // Renamed into its place, so that no reader finds a part, and no link is followed.
@@ -91,7 +91,7 @@ impl MannerArgs {
 
 /// Refuses a path whose file is not a PID file: the PID file would replace it, and the exit of the
 /// server would remove it. An empty file is accepted.
-fn refuse_no_pid_file(path: &Path) -> Result<(), Failure> {
+fn refuse_other_file(path: &Path) -> Result<(), Failure> {
     /// More than the longest process ID and a line feed.
     const LEN_MAX: u64 = 32;
     let is_pid_file = |metadata: &fs::Metadata| {

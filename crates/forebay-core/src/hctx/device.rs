@@ -143,9 +143,16 @@ impl DeviceState {
         report_loss(self.failures.as_ref(), durability, None, || durability.doubtful_writes_end())
     }
 
-    /// Marks the device as working again.
-    pub fn revive(&self) {
-        self.failed.store(WORKS, Ordering::Relaxed);
+    /// Calls `check`, which records losses that no flush of this disk has found, and reports the
+    /// first one that is not acknowledged.
+    pub fn check_for_losses(&self, check: impl FnOnce(&Durability)) {
+        let durability = &self.durability;
+        report_loss(self.failures.as_ref(), durability, None, || check(durability));
+    }
+
+    /// Marks the device as working again. Returns whether it was gone.
+    pub fn revive(&self) -> bool {
+        self.failed.swap(WORKS, Ordering::Relaxed) != WORKS
     }
 }
 

@@ -5,7 +5,7 @@ use crate::status::BlockStatus;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
-/// Receiver of the failures of a device. It is called within a turn, so it must not wait.
+/// Receiver of the failures of a device. Most calls are made within a turn, so it must not wait.
 pub trait DeviceFailures: Debug + Send + Sync {
     /// Records that the device counts as gone ([`DeviceState::is_failed`]), and worked before.
     /// `is_given_up`: a request was not completed in time.
@@ -16,8 +16,9 @@ pub trait DeviceFailures: Debug + Send + Sync {
     /// Records that writes may be lost, and that no earlier loss was unacknowledged. Two contexts
     /// that find losses at the same time may both report one.
     ///
-    /// `status` is that of the flush. `None`: that flush has ended before, and its loss was
-    /// acknowledged. The writes were at the device then, and have ended now.
+    /// `status` is that of the flush. `None`: no flush of this disk has just failed. Either its
+    /// loss was acknowledged and these writes, which were at the device then, have ended now, or
+    /// the disk has found an error that was reported to another file.
     fn lost(&self, lost: LostWrites, status: Option<BlockStatus>);
 }
 

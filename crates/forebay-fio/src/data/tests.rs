@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::*;
 
 const BLOCK: usize = 4096;
-const OWN: Member = Member { seed: 7, stream: 1, nr_blocks: 100 };
-const OTHER: Member = Member { seed: 7, stream: 2, nr_blocks: 100 };
+const OWN: Member = Member { seed: 7, stream: 1, nr_parts: 100 };
+const OTHER: Member = Member { seed: 7, stream: 2, nr_parts: 100 };
 
 /// Returns the blocks of `nr` writes.
 fn blocks(options: &DataOptions, own: Member, set: &[Member], nr: usize) -> Vec<Vec<u8>> {

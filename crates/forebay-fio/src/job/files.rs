@@ -84,6 +84,15 @@ impl Extent {
         let is_fixed = |size: Size| matches!(size, Size::Bytes(_));
         (is_fixed(self.offset) && is_fixed(self.increment.0)).then(|| self.start(0))
     }
+
+    /// Returns the byte behind the last one, if it does not depend on the length of the file or
+    /// device.
+    pub fn fixed_end(&self) -> Option<u64> {
+        match self.size? {
+            Size::Bytes(size) => self.fixed_start().map(|start| start.saturating_add(size)),
+            _ => None,
+        }
+    }
 }
 
 /// Splits a list of names at its colons. A colon in a name is written `\:`.

@@ -92,7 +92,7 @@ impl Shared {
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
         let queue = queue.map_err(|source| device.refusal(source))?;
-        device.check_for_errors(state.durability());
+        state.check_for_losses(|durability| device.check_for_errors(durability));
         let waiter = Arc::clone(&queue.waiter);
         let emulator = Emulator::of(info.policy.emulation);
         let timed = Timed::new(info.is_timed(info.policy.scheduler));
@@ -240,13 +240,10 @@ impl Shared {
 
     /// Records a loss that a file opened just now will not report (O2).
     fn check_after_open(&self) {
-        let durability = self.state.durability();
-        let is_first = durability.lost().is_none();
-        self.claim.check_after_open();
-        self.device.check_for_errors(durability);
-        if is_first && let Some(lost) = durability.lost() {
-            events::lost(&self.info.spec, lost, None);
-        }
+        self.state.check_for_losses(|durability| {
+            self.claim.check_after_open();
+            self.device.check_for_errors(durability);
+        });
     }
 
     /// Records the losses that the kernel has recorded and not reported, and acknowledges all of

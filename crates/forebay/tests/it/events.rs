@@ -169,6 +169,25 @@ fn losses_of_blocking_and_queued_flushes_are_errors_once_until_acknowledged() {
 }
 
 #[test]
+fn loss_that_the_open_of_a_queue_finds_is_reported_once() {
+    // The file of an owned context does not report the error of a write-back that another program
+    // has received.
+    let rules = "rule=write:writeback=io:range=512k+512k&rule=read:foreign_sync:range=0+512";
+    let spec = format!("fault:ram:1M?{rules}&nr_hw_queues=2");
+    let lines = events_on(&spec, |disk| {
+        disk.write_at(&[1; 512], 512 << 10).expect("it is in the cache");
+        disk.read_at(&mut [0; 512], 0).expect("the other program syncs");
+        let mut queue = disk.queue();
+        submit(&mut queue, Io::read(Buf::new(512), 4096));
+        queue.reap(1, 1, &mut Vec::new());
+        drop(queue);
+        disk.flush().expect_err("the loss is not acknowledged");
+    });
+    let at = format!("disk={spec:?}");
+    assert_eq!(lines, [format!("ERROR writes may be lost {at} after=0 up_to=2")]);
+}
+
+#[test]
 fn disk_is_reported_as_gone_once_until_it_is_revived() {
     let spec = "fault:ram:1M?rule=read:offline:nth=2";
     let lines = events_on(spec, |disk| {

@@ -23,7 +23,7 @@ struct List {
     /// contexts for longer than the disk is open.
     device: Weak<dyn Device>,
     /// Whether there are failures. Relaxed: a hint. The thread that records a failure sees it at
-    /// the end of its turn.
+    /// the end of this turn, or of its next one if it is between turns.
     has_some: AtomicBool,
     pending: Mutex<Pending>,
 }
