@@ -52,6 +52,24 @@ mod tests {
     }
 
     #[test]
+    fn docs_rs_documents_the_features_of_each_published_crate() {
+        let crates =
+            fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+        let mut documented = Vec::new();
+        for dir in crates {
+            let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+            if features(&manifest).is_empty() || manifest.contains("\npublish = false\n") {
+                continue;
+            }
+            let expected = "\n[package.metadata.docs.rs]\nall-features = true\n";
+            assert!(manifest.contains(expected), "{}", dir.display());
+            documented.push(dir.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+        documented.sort();
+        assert_eq!(documented, ["forebay", "forebay-serve"]);
+    }
+
+    #[test]
     fn readme_and_testing_page_name_every_feature_of_the_library() {
         let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
         let manifest = read(MANIFEST);

@@ -4,6 +4,7 @@ use super::add::{self, AddArgs, Passed};
 use super::socket::Connection;
 use super::{limits, pairs, print};
 use crate::failure::Failure;
+use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_insight::socket_file;
 use serde_json::{Value, json};
@@ -134,6 +135,10 @@ pub(crate) fn main(args: &CtlArgs) -> Result<(), Failure> {
     }
     let reply = reply?;
     remove_sockets(&reply);
+    // With --json, it is in the reply.
+    if let Some(warning) = reply["warning"].as_str().filter(|_| !args.json) {
+        output::stderr(&format!("forebay: warning: {warning}\n"));
+    }
     print(&server.result(reply)?, args.json)
 }
 

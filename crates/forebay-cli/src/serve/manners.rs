@@ -133,17 +133,11 @@ impl Drop for PidFile {
     }
 }
 
-/// Writes a line to standard error, in the format of the log. Lines of the start have no time in
-/// the text format: the user is there.
+/// Writes a line to standard error, in the format of the log.
 pub(super) fn note(args: &ServeArgs, level: LogLevel, text: &str) {
-    if level > args.manners.log_level {
-        return;
+    if level <= args.manners.log_level {
+        crate::output::stderr(&args.manners.format().line(level, SystemTime::now(), text));
     }
-    let line = match args.manners.format() {
-        LogFormat::Text => format!("forebay: {text}\n"),
-        format => format.line(level, SystemTime::now(), text),
-    };
-    crate::output::stderr(&line);
 }
 
 /// Returns whether standard error remains open in the background: a file, or the journal. A

@@ -8,7 +8,6 @@ mod command;
 pub(crate) mod devices;
 mod foreign;
 mod fork;
-mod format;
 mod limits;
 mod manners;
 mod notify;
@@ -34,7 +33,8 @@ use clap::{Args, ValueEnum};
 use forebay::{OpenError, Priority};
 use forebay_serve::{
     Address, ExportLimits, ExportOptions, Limits, LogFormat, LogLevel, Options, PollMode,
-    ServeError, Server, TlsOptions, last_part, metrics_address, survive_truncated_memory,
+    ServeError, Server, TlsOptions, image_warning, last_part, metrics_address,
+    survive_truncated_memory,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -272,7 +272,7 @@ fn print_notices(args: &ServeArgs, server: &Server, nr_devices: usize) {
     for disk in server.disks() {
         output::notices(disk.info()).iter().for_each(|text| note(args, LogLevel::Info, text));
     }
-    let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
+    let of_formats = specs(args).into_iter().filter_map(|spec| image_warning(&spec));
     // The devices serve the first disks.
     let devices = server.disks().take(nr_devices);
     let of_devices = devices.filter_map(|disk| takeover::warning(disk.info()));

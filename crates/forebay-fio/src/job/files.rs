@@ -63,11 +63,16 @@ pub struct Extent {
 }
 
 impl FileOptions {
-    /// Returns a warning about an option without effect beside this filename.
-    pub(super) fn warning(&self, filename: Option<&str>) -> Option<String> {
-        let (nr, filename) = (self.nrfiles?, filename?);
-        let is_void = split_names(filename).len() != nr as usize;
-        is_void.then(|| format!("--nrfiles={nr} has no effect: --filename names the files"))
+    /// Returns the warnings about options without effect beside this filename.
+    pub(super) fn warnings(&self, filename: Option<&str>) -> Vec<String> {
+        let Some(filename) = filename else { return Vec::new() };
+        let nr = self.nrfiles.filter(|&nr| split_names(filename).len() != nr as usize);
+        let void = [
+            nr.map(|nr| format!("--nrfiles={nr}")),
+            self.format.as_ref().map(|format| format!("--filename_format={format}")),
+        ];
+        let warning = |option| format!("{option} has no effect: --filename names the files");
+        void.into_iter().flatten().map(warning).collect()
     }
 }
 
@@ -224,6 +229,26 @@ mod tests {
         let directories: Vec<_> = (0..3).filter_map(|clone| spread.directory(clone)).collect();
         assert_eq!(directories, ["x", "y", "x"]);
         assert_eq!(job("--directory=x:y --filename=f").directory(1).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn options_of_generated_names_have_no_effect_beside_a_filename() {
+        let warnings = |args: &str| {
+            let job = job(args);
+            job.files.warnings(job.filename.as_deref())
+        };
+        let all = warnings("--nrfiles=3 --filename_format=$jobname-$filenum --filename=a:b");
+        let void = "has no effect: --filename names the files";
+        let expected =
+            [format!("--nrfiles=3 {void}"), format!("--filename_format=$jobname-$filenum {void}")];
+        assert_eq!(all, expected);
+        for args in [
+            "--nrfiles=2 --filename=a:b",
+            "--nrfiles=3 --filename_format=$jobname-$filenum",
+            "--filename_format=$jobname.$jobnum.$filenum --filename=a",
+        ] {
+            assert!(warnings(args).is_empty(), "{args}");
+        }
     }
 
     #[track_caller]

@@ -88,7 +88,7 @@ impl Given {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.replay_warnings());
         warnings.extend(self.logs.warnings());
-        warnings.extend(self.files.warning(self.filename.as_deref()));
+        warnings.extend(self.files.warnings(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         warnings.extend(self.load.zones.warnings());
         let reads_only = self.rw.is_none_or(|rw| rw.mix == Mix::Only(Direction::Read));

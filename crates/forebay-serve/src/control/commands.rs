@@ -9,6 +9,7 @@ use crate::export::Export;
 use crate::export_limits::ExportLimits;
 use crate::exports::Found;
 use crate::handle::reload_certificates;
+use crate::image_format::{image_warning, warning_of_open};
 use crate::log::LogLevel;
 use crate::managed::Managed;
 use crate::resize;
@@ -88,14 +89,23 @@ impl From<String> for ErrorReply {
 fn add(server: &Managed, mut add: Add, mut descriptors: Vec<OwnedFd>) -> Result<Value, ErrorReply> {
     let device = add.device.take().map(|device| of_device(device, &mut descriptors));
     let (device, options) = (device.transpose()?, options(add)?);
-    let added = server.add(&options, device, descriptors).map_err(|failed| {
-        let mut reply = json!({ "error": failed.why });
-        if failed.is_done {
-            reply["added"] = true.into();
-        }
-        ErrorReply(reply)
-    });
-    Ok(describe(server, &added?))
+    let warning = match descriptors.first() {
+        Some(file) => warning_of_open(&options.spec, file),
+        None => image_warning(&options.spec),
+    };
+    let (mut reply, is_done) = match server.add(&options, device, descriptors) {
+        Ok(export) => (Ok(describe(server, &export)), true),
+        Err(failed) => (Err(ErrorReply(json!({ "error": failed.why }))), failed.is_done),
+    };
+    let (Ok(fields) | Err(ErrorReply(fields))) = &mut reply;
+    if fields["error"].is_string() && is_done {
+        fields["added"] = true.into();
+    }
+    if let Some(warning) = warning.filter(|_| is_done) {
+        server.shared.log.warn(now_ns(), format_args!("export {:?}: {warning}", options.name));
+        fields["warning"] = warning.into();
+    }
+    reply
 }
 
 /// Removes an export.

@@ -50,7 +50,7 @@ fn a_server_is_confined_by_the_landlock_of_the_kernel() {
     drop(Client::connect(server.socket(), "").expect("a connection"));
     let log = server.log();
     let mut lines =
-        log.lines().filter_map(|line| line.strip_prefix("forebay: confined by Landlock "));
+        log.lines().filter_map(|line| Some(line.split_once("Z confined by Landlock ")?.1));
     let (version, rest) = lines.next().and_then(|line| line.split_once(':')).expect(&log);
     let (version, kernel): (i64, _) = (version.parse().expect("a version"), landlock_version());
     assert!((kernel.min(KNOWN)..=kernel).contains(&version), "the kernel has {kernel}: {log}");
@@ -69,7 +69,7 @@ fn server_that_inherits_memory_is_confined() {
     let server = Server::start(&folder, "ram:1m");
     drop(memory);
     drop(Client::connect(server.socket(), "").expect("a connection"));
-    assert!(server.log().contains("forebay: confined by Landlock "), "{}", server.log());
+    assert!(server.log().contains("Z confined by Landlock "), "{}", server.log());
 }
 
 /// Landlock has no rule for some kinds of open files. One of these would end the confinement.
@@ -88,7 +88,7 @@ fn server_of_a_vhost_user_disk_is_confined() {
     let server = Server::start(&folder, &daemon.spec());
     drop(Client::connect(server.socket(), "").expect("a connection"));
     let log = server.log();
-    assert!(log.lines().any(|line| line.starts_with("forebay: confined by Landlock ")), "{log}");
+    assert!(log.lines().any(|line| line.contains("Z confined by Landlock ")), "{log}");
 }
 
 /// The cluster's client connects again when an OSD has been restarted.
@@ -119,7 +119,7 @@ fn server_of_a_ceph_image_is_confined_and_connects_again() {
     driver.submit(0, WRITE, 0, 512);
     assert_eq!(driver.answer(), 0);
     let log = server.log();
-    let is_confined = log.lines().any(|line| line.starts_with("forebay: confined by Landlock "));
+    let is_confined = log.lines().any(|line| line.contains("Z confined by Landlock "));
     assert!(is_confined || landlock_version() == 0, "{log}");
 }
 
@@ -139,7 +139,7 @@ fn server_of_a_virtual_machine_is_confined() {
     driver.submit(0, WRITE, 0, 512);
     assert_eq!(driver.answer(), 0);
     let log = server.log();
-    assert!(log.lines().any(|line| line.starts_with("forebay: confined by Landlock ")), "{log}");
+    assert!(log.lines().any(|line| line.contains("Z confined by Landlock ")), "{log}");
 }
 
 /// Tests the confinement itself, not the server's report of it. The server tries to open a file

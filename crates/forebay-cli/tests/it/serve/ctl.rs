@@ -126,6 +126,45 @@ fn confined_server_uses_open_files_of_the_caller() {
     assert_eq!(left.filter(|path| path.ends_with("other/a.img")).count(), 0);
 }
 
+/// The server only warns: a disk may begin like an image.
+#[test]
+fn image_of_another_format_is_served_raw_with_a_warning() {
+    let folder = folder();
+    for (path, head) in
+        [("a.img", &b"QFI\xfb"[..]), ("c.img", b"KDMV"), ("images/b.img", b"vhdxfile")]
+    {
+        std::fs::write(folder.path().join(path), head).expect("an image");
+        image(&folder, path, 1 << 20);
+    }
+    let args = "a.img --name a --control run/control --allow-path images";
+    let server = Server::start(&folder, args);
+    server.await_lines("Z a.img: this is a qcow2 image, and it is served as raw: ", 1);
+    // The command passes a descriptor of a file that the server may not open, or the server opens
+    // the file.
+    for (name, add, warning) in [
+        ("c", "add c c.img", "c.img: this is a vmdk image"),
+        ("b", "add b images/b.img", "images/b.img: this is a vhdx image"),
+        ("d", "add d images/b.img --by-path", "images/b.img: this is a vhdx image"),
+    ] {
+        let output = run(&folder, add);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        let begin = format!("forebay: warning: {warning}, and it is served as raw: ");
+        assert!(stderr.starts_with(&begin) && stderr.lines().count() == 1, "{stderr}");
+        assert!(output.stdout.starts_with(format!("export \"{name}\"\n").as_bytes()));
+        server.await_lines(&format!("Z export \"{name}\": {warning}, and it is served"), 1);
+        ctl(&folder, &format!("remove {name}"));
+    }
+    let json = run(&folder, "--json add b images/b.img");
+    let reply: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert!(reply["warning"].as_str().is_some_and(|it| it.contains("vhdx")), "{reply}");
+    assert!(json.stderr.is_empty(), "{json:?}");
+    // An export that was not added has no warning.
+    let refused = error(&folder, "add a images/b.img");
+    assert!(refused.contains("already exists") && refused.lines().count() == 1, "{refused}");
+    assert!(run(&folder, "add e ram:1M").stderr.is_empty());
+}
+
 /// The disk and the socket are outside of what the confined server may use.
 #[test]
 fn device_of_a_virtual_machine_is_added_to_a_confined_server_and_removed() {
@@ -160,6 +199,22 @@ fn device_of_a_virtual_machine_is_added_to_a_confined_server_and_removed() {
     // A refusal leaves no socket.
     assert!(error(&folder, "add base vm.img --vhost-user-blk unix:vm.sock").contains("exists"));
     assert!(!folder.path().join("vm.sock").exists());
+}
+
+/// An export that the server opens by default has a hardware context for each thread.
+#[test]
+fn refused_weights_and_schedulers_name_the_setting_that_permits_them() {
+    let folder = folder();
+    let args = "ram:1M --name a --control run/control --threads 2";
+    let _server = Server::start(&folder, args);
+    for args in ["limits a client_weight=100", "policy a scheduler=mq-deadline"] {
+        let refused = error(&folder, args);
+        assert!(refused.trim_end().ends_with("nr_hw_queues=1"), "{args}: {refused}");
+    }
+    ctl(&folder, "add b ram:1M?nr_hw_queues=1");
+    assert!(ctl(&folder, "limits b client_weight=100").contains("client_weight=100"));
+    let policy = ctl(&folder, "policy b scheduler=mq-deadline");
+    assert!(policy.contains("scheduler=mq-deadline\n"), "{policy}");
 }
 
 #[test]

@@ -109,6 +109,13 @@ fn log_has_levels_and_formats() {
         assert_eq!(line["level"], "info", "{line}");
     }
     assert!(json.contains("\"message\":\""), "{json}");
+    // Lines of the start have a time as the others have.
+    let text_lines = lines(&["--log-format", "text"]);
+    let has_time = |line: &str| {
+        let time = line.strip_prefix("forebay: ").and_then(|rest| rest.split(' ').next());
+        time.is_some_and(|time| time.len() == 24 && time.ends_with('Z'))
+    };
+    assert!(!text_lines.is_empty() && text_lines.lines().all(has_time), "{text_lines}");
     let journal = lines(&["--log-format", "journald"]);
     assert!(journal.lines().all(|line| line.starts_with("<6>")), "{journal}");
     assert_eq!(lines(&["--log-level", "error"]), "");

@@ -2,6 +2,7 @@
 //! before TLS is discarded. (`forebay-serve` has tests of TLS itself.)
 
 use super::client::{Client, answer, option};
+use super::ctl;
 use super::server::Server;
 use super::tools::{is_there, run, try_run};
 use crate::common::folder;
@@ -82,6 +83,53 @@ fn tls_admits_only_permitted_clients() {
         assert!(back == vec![0x3c; 1 << 20], "{args}");
         assert!(server.terminate().success());
     }
+}
+
+/// The new certificate is of another authority, so each client trusts only one of the two.
+#[test]
+fn reloaded_certificate_is_served_to_the_next_client() {
+    let test = "reloaded_certificate_is_served_to_the_next_client";
+    if !is_there("nbdinfo", test) || !is_there("certtool", test) {
+        return;
+    }
+    let folder = ctl::folder();
+    certificates(&folder);
+    let port = free_port();
+    let args = format!(
+        "ram:1m --tls=require --tls-certificates=pki --nbd=tcp:127.0.0.1:{port} \
+         --control=run/control"
+    );
+    let server = Server::start(&folder, &args);
+    let trusts = |authority: &str| {
+        let certificates = folder.path().join(authority);
+        let uri = format!("nbds://localhost:{port}/?tls-certificates={}", certificates.display());
+        try_run(&folder, "nbdinfo", &["--size", &uri]).status.success()
+    };
+    assert!(trusts("plain") && !trusts("other"));
+    // A failed reload changes nothing.
+    let certificate = folder.path().join("pki/server-cert.pem");
+    let old = std::fs::read(&certificate).expect("a certificate");
+    std::fs::write(&certificate, "not a certificate").expect("a file");
+    let failed = ctl::error(&folder, "reload-certificates");
+    assert!(failed.contains("server-cert.pem"), "{failed}");
+    assert!(trusts("plain") && !trusts("other"));
+    std::fs::write(&certificate, old).expect("a file");
+    run(
+        &folder,
+        "sh",
+        &[
+            "-ec",
+            "certtool --generate-certificate --load-ca-certificate other/ca-cert.pem \
+                  --load-ca-privkey other-key.pem --load-privkey pki/server-key.pem \
+                  --template server.info --outfile pki/server-cert.pem 2>> log",
+        ],
+    );
+    assert!(trusts("plain"), "the server serves the certificate that it has loaded");
+    let reloaded = ctl::ctl(&folder, "--json reload-certificates");
+    let reloaded: serde_json::Value = serde_json::from_str(&reloaded).expect("JSON");
+    assert!(reloaded["reloaded"].as_str().is_some_and(|dir| dir.ends_with("pki")), "{reloaded}");
+    assert!(!trusts("plain") && trusts("other"));
+    assert!(server.terminate().success());
 }
 
 #[test]
