@@ -1,6 +1,7 @@
 //! The figures of the trace of one disk.
 
-use forebay_trace::reader::{ReadError, TraceFiles};
+use forebay_trace::reader::TraceFiles;
+use forebay_trace::record::Kind;
 use forebay_trace::report::{Counts, Follower, NR_STAGES, Times, Traced};
 use std::path::PathBuf;
 
@@ -32,15 +33,23 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Reads the files of a disk. Keeps the `nr_listed` slowest I/Os.
-    pub(super) fn read(
-        disk: &str,
-        paths: &[PathBuf],
-        nr_listed: usize,
-    ) -> Result<Summary, ReadError> {
-        let mut files = TraceFiles::open(paths)?;
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or has other contents, or the files have I/O of several disks.
+    pub(super) fn read(disk: &str, paths: &[PathBuf], nr_listed: usize) -> Result<Summary, String> {
+        let mut files = TraceFiles::open(paths).map_err(|error| error.to_string())?;
+        let mut device = None;
         let (mut follower, mut done) = (Follower::default(), Vec::new());
         let (mut nr_missing, mut nr_forgotten) = (0, 0);
-        while let Some(entry) = files.next_entry()? {
+        while let Some(entry) = files.next_entry().map_err(|error| error.to_string())? {
+            let of = entry.record.device;
+            if matches!(entry.record.kind, Kind::Stage(_)) && *device.get_or_insert(of) != of {
+                return Err(format!(
+                    "{disk}: the trace has I/O of several disks, which one report would mix: give \
+                     blkparse one of them (-i), or name the directory of the trace"
+                ));
+            }
             if files.nr_missing() > nr_missing {
                 nr_missing = files.nr_missing();
                 nr_forgotten += follower.forget();
