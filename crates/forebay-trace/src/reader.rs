@@ -208,7 +208,7 @@ mod tests {
                 start: 512 * u64::from(index),
                 len: 3,
                 status: None,
-                front_len: 0,
+                second_len: 0,
             })
             .expect("it is written");
         }

@@ -33,8 +33,10 @@ Examples:
   blkparse -D t -i disk.img            every record, by blktrace's own program
   blkparse -D t -i disk.img -d m.bin   all records of the disk in one file
   forebay trace report m.bin           its report
-The stages: plug, until the thread's plug is unplugged; tag, until the request has a tag; queue,
-until it is issued; driver, until it is complete. forebay top and the metrics have the same names.";
+The stages: plug, until the thread's plug is unplugged; flush, until the flush before its data is
+done, and after them the one that makes them durable; limit, until the limits of its owner let it
+go; tag, until the request has a tag; queue, until it is issued; driver, until it is complete.
+forebay top and the metrics have the same names. A flush has no stages, but a time.";
 
 /// Options of `forebay trace`.
 #[derive(Args, Debug)]
@@ -90,8 +92,9 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
             (std::io::ErrorKind::NotFound, None) => {
                 let place = if args.path.is_dir() { " in this directory" } else { "" };
                 format!(
-                    "{path}: no trace found{place}: give the directory of a trace, DIR/NAME for one \
-                     of its disks, or a file of blkparse -d; forebay bench --trace=DIR records one"
+                    "{path}: no trace found{place}: give the directory of a trace, DIR/NAME for \
+                     one of its disks, or a file of blkparse -d; forebay bench --trace=DIR \
+                     records one"
                 )
             }
             _ => format!("{path}: cannot read the trace: {error}"),

@@ -2,7 +2,7 @@
 
 use forebay_trace::reader::TraceFiles;
 use forebay_trace::record::Kind;
-use forebay_trace::report::{Counts, Follower, NR_STAGES, Times, Traced};
+use forebay_trace::report::{Counts, FLUSH, Follower, LIMIT, NR_STAGES, STAGES, Times, Traced};
 use std::path::PathBuf;
 
 /// The part of all I/Os that counts as the slowest, as a divisor.
@@ -21,6 +21,8 @@ pub(super) struct Summary {
     pub(super) first_ns: u64,
     pub(super) stages: [Times; NR_STAGES],
     pub(super) total: Times,
+    /// The times of flushes, which are no part of `total`.
+    pub(super) flushes: Times,
     /// The number of the slowest I/Os, one in a hundred and at least one, and the time of the
     /// fastest of them.
     pub(super) nr_slowest: usize,
@@ -56,6 +58,9 @@ impl Summary {
             }
             follower.take(&entry, |bio| done.push(bio));
         }
+        follower.finish(|bio| done.push(bio));
+        let mut flushes = follower.flush_times().clone();
+        flushes.sort();
         let mut stages: [Times; NR_STAGES] = Default::default();
         let mut total = Times::default();
         for bio in &done {
@@ -85,8 +90,18 @@ impl Summary {
             nr_slowest,
             stages,
             total,
+            flushes,
             slowest: done.into_iter().take(nr_listed).collect(),
         })
+    }
+
+    /// Returns the indices and names of the stages that text shows: waits for flushes and limits
+    /// only if the trace has any.
+    pub(super) fn shown_stages(&self) -> Vec<(usize, &'static str)> {
+        let is_shown = |&(stage, _): &(usize, &str)| {
+            ![FLUSH, LIMIT].contains(&stage) || self.stages[stage].percentile_ns(100.0) > 0
+        };
+        STAGES.iter().copied().enumerate().filter(is_shown).collect()
     }
 
     /// Returns the part of a stage in the time of all I/Os, from 0 to 1.

@@ -185,7 +185,8 @@ fn trace_of_several_disks_is_not_reported_as_one() {
     let Some(_) = tool(folder.path(), test, "blkparse", args) else { return };
     let output = run_report(&folder, "merged.bin");
     let expected = "forebay: merged.bin: the trace has I/O of several disks, which one report \
-                    would mix: give blkparse one of them (-i), or name the directory of the trace\n";
+                    would mix: give blkparse one of them (-i), or name the directory of the \
+                    trace\n";
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), expected));
 }
 
@@ -202,7 +203,7 @@ fn report_shows_where_the_time_of_the_slowest_went() {
     let text = stdout(&output);
     assert!(text.starts_with("ram-4M: 200 I/Os in "), "{text}");
     for expected in [
-        "  0 merged (0.0 %), 200 requests issued, 0 flushes, 0 split\n",
+        "  0 merged (0.0 %), 200 requests issued, 0 flushes issued, 0 split\n",
         "\n  Where the time of the slowest 2 I/Os (1 %, ",
         "\n  The slowest:\n",
         "waited\n",
