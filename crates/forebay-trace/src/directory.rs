@@ -82,7 +82,7 @@ pub fn create_file(path: &Path) -> io::Result<File> {
 /// # Errors
 /// Fails if the directory has a file `devices` or `NAME.blktrace.N`.
 pub fn check_unused(dir: &Path) -> io::Result<()> {
-    if find(dir).is_ok() {
+    if dir.is_dir() && find(dir).is_ok() {
         return Err(taken(dir, "a trace"));
     }
     match fs::symlink_metadata(dir.join(DEVICES)) {
@@ -152,7 +152,8 @@ pub fn device_line(device: u32, name: &str, spec: &str) -> String {
 /// indices.
 ///
 /// `path` is a directory, or the path of a single disk: that of one of its files, or of them
-/// without `.blktrace.N`.
+/// without `.blktrace.N`. If there are none of that name, it is a single file with the records of a
+/// disk, such as `blkparse -d` writes.
 ///
 /// # Errors
 /// Fails if the directory cannot be read, or has no such file.
@@ -174,6 +175,9 @@ pub fn find(path: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
         if only.as_ref().is_none_or(|only| only == disk) {
             found.entry(disk.to_owned()).or_default().push((index, entry.path()));
         }
+    }
+    if found.is_empty() && path.is_file() {
+        found.insert(only.unwrap_or_default(), vec![(0, path.to_owned())]);
     }
     if found.is_empty() {
         let what = format!("{}: expected files NAME.blktrace.N, found none", path.display());
@@ -258,6 +262,9 @@ mod tests {
             assert_eq!(found.len(), 1);
             assert_eq!(found["b"], paths);
         }
+        let merged = dir.path().join("merged.bin");
+        fs::write(&merged, "").expect("it is written");
+        assert_eq!(find(&merged).expect("a file")["merged.bin"], [merged]);
         let error = find(&dir.path().join("c")).expect_err("no such disk").to_string();
         assert!(error.ends_with("c: expected files NAME.blktrace.N, found none"), "{error}");
     }

@@ -5,6 +5,7 @@
 //! records in real time, and the simulator in virtual time.
 //!
 //! - [`record`]: one record of a file, as fields and as bytes;
+//! - [`message`]: the messages of a trace, as values and as text;
 //! - [`writer`]: a file, from records of the core;
 //! - [`directory`]: the names of the files of a trace, and the list of its devices;
 //! - [`reader`]: the records of all files of a disk, in the order of their times;
@@ -14,6 +15,7 @@
 #![deny(missing_docs)]
 
 pub mod directory;
+pub mod message;
 pub mod reader;
 pub mod record;
 pub mod report;

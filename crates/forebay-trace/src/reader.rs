@@ -2,7 +2,7 @@
 
 use crate::record::{BadRecord, Kind, Notify, RECORD_BYTES, Record};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,9 @@ struct FileReader {
     path: PathBuf,
     file: BufReader<File>,
     offset: u64,
-    last_sequence: Option<u32>,
+    /// The number of the last record of each device and index. A file that `blkparse -d` has merged
+    /// has the records of several.
+    last_sequences: HashMap<(u32, u32), u32>,
     nr_missing: u64,
 }
 
@@ -77,7 +79,7 @@ impl FileReader {
             File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
         let file = BufReader::with_capacity(1 << 16, file);
         let path = path.to_owned();
-        Ok(FileReader { path, file, offset: 0, last_sequence: None, nr_missing: 0 })
+        Ok(FileReader { path, file, offset: 0, last_sequences: HashMap::new(), nr_missing: 0 })
     }
 
     /// Returns the next record of a known kind.
@@ -97,22 +99,22 @@ impl FileReader {
             self.fill(&mut data, false)?;
             self.offset += (RECORD_BYTES + data.len()) as u64;
             if let Ok(record) = record {
-                self.count_missing(record.sequence);
+                self.count_missing(&record);
                 return Ok(Some(Entry { record, data }));
             }
         }
     }
 
     /// Counts the records that are missing before this one. The numbers wrap.
-    fn count_missing(&mut self, sequence: u32) {
-        if let Some(last) = self.last_sequence {
-            let gap = sequence.wrapping_sub(last).wrapping_sub(1);
+    fn count_missing(&mut self, record: &Record) {
+        let numbered = (record.device, record.cpu);
+        if let Some(last) = self.last_sequences.insert(numbered, record.sequence) {
+            let gap = record.sequence.wrapping_sub(last).wrapping_sub(1);
             // A file of several traces begins again.
             if gap < u32::MAX / 2 {
                 self.nr_missing += u64::from(gap);
             }
         }
-        self.last_sequence = Some(sequence);
     }
 
     /// Fills the bytes. Returns false at the end of the file, where it `may_end`.
@@ -206,7 +208,7 @@ mod tests {
                 start: 512 * u64::from(index),
                 len: 3,
                 status: None,
-                front_len: 0,
+                second_len: 0,
             })
             .expect("it is written");
         }
@@ -230,6 +232,26 @@ mod tests {
         assert_eq!(stages, [(4, 1), (5, 0), (6, 1), (20, 1), (30, 0)]);
         assert_eq!(texts, ["name", "name", "3 records are missing: the ring was full"]);
         assert_eq!(files.nr_missing(), 3);
+    }
+
+    #[test]
+    fn merged_file_has_the_numbers_of_each_of_its_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let paths = [0, 1].map(|index| file_path(dir.path(), "disk", index));
+        write(&paths[0], 0, &[5, 7, 30]);
+        write(&paths[1], 1, &[4, 6, 20]);
+        let mut files = TraceFiles::open(&paths).expect("a trace");
+        let mut bytes = Vec::new();
+        while let Some(entry) = files.next_entry().expect("records") {
+            bytes.extend(entry.record.to_bytes());
+            bytes.extend(entry.data);
+        }
+        let merged = dir.path().join("merged.bin");
+        std::fs::write(&merged, bytes).expect("it is written");
+        let mut files = TraceFiles::open(&[merged]).expect("a trace");
+        let nr = std::iter::from_fn(|| files.next_entry().expect("records")).count();
+        // Two files with a head of two records, and three records each.
+        assert_eq!((nr, files.nr_missing()), (10, 3));
     }
 
     #[test]

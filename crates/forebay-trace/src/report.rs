@@ -1,106 +1,33 @@
 //! How long requests spent in each stage, and where the time of the slowest went.
 //!
 //! The report follows each bio that was queued (Q) to the completion (C) of the request that covers
-//! it, as `btt` does: by its range on the device. Its time has up to four parts:
+//! it, as `btt` does: by its range on the device. Its time has up to six parts:
 //!
 //! - *plug*: from Q until its plug was unplugged (U);
+//! - *flush*: from there until the flush before its data was done; and from C until the flush after
+//!   them was done, for a FUA write on a device without FUA (messages);
+//! - *limit*: from there until the limits of its owner let it go (message);
 //! - *tag*: from there until its request has got a tag (G); with S if it was not issued at once;
 //! - *queue*: from there until the request was issued (D) for the first time;
 //! - *driver*: from there to C.
 //!
 //! A bio that was merged shares the later parts with its request. Bios of which the trace lacks a
 //! stage have one part less, and their remaining time counts for the stage before.
+//!
+//! A flush has no range, and shares its command with others. Its time is that from Q until it is
+//! done, which a message has.
 
+mod bio;
+mod times;
+
+pub use bio::{DRIVER, FLUSH, LIMIT, NR_STAGES, STAGES, Traced};
+pub use times::Times;
+
+use crate::message::{Message, MessageKind};
 use crate::reader::Entry;
 use crate::record::{Act, Categories, Kind, Record, SECTOR_BYTES};
+use bio::{Open, Written, end_of};
 use std::collections::{BTreeMap, HashMap};
-
-/// The number of stages of a bio.
-pub const NR_STAGES: usize = 4;
-
-/// The names of the stages.
-pub const STAGES: [&str; NR_STAGES] = ["plug", "tag", "queue", "driver"];
-
-/// The stages of a bio in the trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traced {
-    /// When it was queued.
-    pub queued_ns: u64,
-    /// The first sector.
-    pub sector: u64,
-    /// The number of bytes.
-    pub bytes: u32,
-    /// The operation.
-    pub categories: Categories,
-    /// The thread that queued it.
-    pub pid: u32,
-    /// It merged with a request.
-    pub is_merged: bool,
-    /// Its request waited for a tag.
-    pub has_slept: bool,
-    /// The driver was busy at first.
-    pub was_requeued: bool,
-    /// The errno, negative, or 0.
-    pub error: i16,
-    /// The time in each of [`STAGES`], in nanoseconds.
-    pub stages_ns: [u64; NR_STAGES],
-}
-
-impl Traced {
-    /// Returns the time from Q to C in nanoseconds.
-    pub fn total_ns(&self) -> u64 {
-        self.stages_ns.iter().sum()
-    }
-}
-
-/// A bio that is not complete yet.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    queued: Record,
-    unplugged_ns: Option<u64>,
-    tagged_ns: Option<u64>,
-    issued_ns: Option<u64>,
-    left: u64,
-    is_merged: bool,
-    has_slept: bool,
-    was_requeued: bool,
-}
-
-impl Open {
-    fn end(&self) -> u64 {
-        end_of(&self.queued)
-    }
-
-    /// Returns the bio with the times of its stages, at its completion.
-    fn ended(&self, complete: &Record) -> Traced {
-        let mut stages_ns = [0; NR_STAGES];
-        let mut since_ns = self.queued.time_ns;
-        let ends = [self.unplugged_ns, self.tagged_ns, self.issued_ns, Some(complete.time_ns)];
-        for (stage, end_ns) in stages_ns.iter_mut().zip(ends) {
-            if let Some(end_ns) = end_ns {
-                *stage = end_ns.saturating_sub(since_ns);
-                since_ns = since_ns.max(end_ns);
-            }
-        }
-        Traced {
-            queued_ns: self.queued.time_ns,
-            sector: self.queued.sector,
-            bytes: self.queued.bytes,
-            categories: self.queued.categories,
-            pid: self.queued.pid,
-            is_merged: self.is_merged,
-            has_slept: self.has_slept,
-            was_requeued: self.was_requeued,
-            error: complete.error,
-            stages_ns,
-        }
-    }
-}
-
-/// Returns the sector after the range of a record.
-fn end_of(record: &Record) -> u64 {
-    record.sector.saturating_add(u64::from(record.bytes).div_ceil(SECTOR_BYTES))
-}
 
 /// Counts of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +42,10 @@ pub struct Counts {
     pub completed: u64,
     /// Flushes that were issued.
     pub flushes: u64,
+    /// Flushes that were done without one that was issued for them.
+    pub flushes_elided: u64,
+    /// Requests that a limit has held back.
+    pub limited: u64,
     /// Requests that waited for a tag.
     pub sleeps: u64,
     /// Requests that a busy driver refused.
@@ -145,6 +76,10 @@ pub struct Follower {
     open: BTreeMap<u64, Vec<Open>>,
     /// The plug of each thread, by the index of its file.
     plugs: HashMap<u32, Plug>,
+    /// FUA writes that may wait for a flush.
+    written: Vec<Written>,
+    /// The times of flushes.
+    flushes: Times,
     counts: Counts,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -154,7 +89,13 @@ impl Follower {
     /// Takes the next entry, and passes the bios that it completes to `done`.
     pub fn take(&mut self, entry: &Entry, mut done: impl FnMut(Traced)) {
         let record = &entry.record;
-        let Kind::Stage(act) = record.kind else { return };
+        let message = entry.text().and_then(|text| Message::parse(&text));
+        if !self.written.is_empty() {
+            self.settle_written(record, message, &mut done);
+        }
+        let Kind::Stage(act) = record.kind else {
+            return message.into_iter().for_each(|message| self.note(record.time_ns, message));
+        };
         self.first_ns.get_or_insert(record.time_ns);
         self.last_ns = self.last_ns.max(record.time_ns);
         let now = record.time_ns;
@@ -164,25 +105,25 @@ impl Follower {
             Act::Queue if has_range => self.queue(record),
             Act::BackMerge | Act::FrontMerge => {
                 self.counts.merged += 1;
-                self.within(record, |bio| bio.is_merged = true);
+                self.within(range_of(record), |bio| bio.is_merged = true);
             }
             Act::Plug => self.plug(record),
             Act::Unplug | Act::UnplugTimer => self.unplug(record),
             Act::Sleep => {
                 self.counts.sleeps += 1;
-                self.within(record, |bio| bio.has_slept = true);
+                self.within(range_of(record), |bio| bio.has_slept = true);
             }
             Act::GetRequest => {
-                self.within(record, |bio| _ = bio.tagged_ns.get_or_insert(now));
+                self.within(range_of(record), |bio| _ = bio.tagged_ns.get_or_insert(now));
             }
             Act::Issue if has_range => {
                 self.counts.issued += 1;
-                self.within(record, |bio| _ = bio.issued_ns.get_or_insert(now));
+                self.within(range_of(record), |bio| _ = bio.issued_ns.get_or_insert(now));
             }
             Act::Issue => self.counts.flushes += 1,
             Act::Requeue => {
                 self.counts.requeues += 1;
-                self.within(record, |bio| bio.was_requeued = true);
+                self.within(range_of(record), |bio| bio.was_requeued = true);
             }
             Act::Split => self.counts.splits += 1,
             Act::Complete if has_range => self.complete(record, &mut done),
@@ -196,6 +137,7 @@ impl Follower {
     pub fn forget(&mut self) -> usize {
         let nr = self.nr_open();
         self.open.clear();
+        self.written.clear();
         self.plugs.values_mut().for_each(|plug| plug.bios.clear());
         nr
     }
@@ -205,9 +147,21 @@ impl Follower {
         self.counts
     }
 
-    /// Returns how many bios are not complete.
+    /// Ends the trace: passes the bios to `done` for which only a later record could have shown
+    /// that they wait.
+    pub fn finish(&mut self, done: impl FnMut(Traced)) {
+        let ended = self.written.extract_if(.., |written| !written.waits);
+        ended.map(|written| written.bio.ended(&written.complete)).for_each(done);
+    }
+
+    /// Returns the times of the flushes that were done so far.
+    pub fn flush_times(&self) -> &Times {
+        &self.flushes
+    }
+
+    /// Returns how many bios have not ended.
     pub fn nr_open(&self) -> usize {
-        self.open.values().map(Vec::len).sum()
+        self.open.values().map(Vec::len).sum::<usize>() + self.written.len()
     }
 
     /// Returns the time between the first and the last stage, in nanoseconds.
@@ -217,17 +171,7 @@ impl Follower {
 
     fn queue(&mut self, record: &Record) {
         self.counts.queued += 1;
-        let open = Open {
-            queued: *record,
-            unplugged_ns: None,
-            tagged_ns: None,
-            issued_ns: None,
-            left: u64::from(record.bytes),
-            is_merged: false,
-            has_slept: false,
-            was_requeued: false,
-        };
-        self.open.entry(record.sector).or_default().push(open);
+        self.open.entry(record.sector).or_default().push(Open::new(record));
         let plug = self.plugs.entry(record.cpu).or_default();
         plug.last = Some((record.sector, record.time_ns));
         if plug.is_open {
@@ -257,9 +201,67 @@ impl Follower {
         }
     }
 
-    /// Calls `change` for each bio that is covered by the range of a record, or covers it.
-    fn within(&mut self, record: &Record, mut change: impl FnMut(&mut Open)) {
-        let (start, end) = (record.sector, end_of(record));
+    /// Takes a message.
+    fn note(&mut self, now: u64, message: Message) {
+        let (start, end) = message.extent.map_or((0, 0), |extent| (extent.sector, extent.end()));
+        match message.kind {
+            MessageKind::LimitWait { .. } => {
+                self.counts.limited += 1;
+                self.within((start, end), |bio| {
+                    if bio.issued_ns.is_none() {
+                        bio.released_ns.get_or_insert(now);
+                    }
+                });
+            }
+            MessageKind::FlushDone { age_ns, .. } if message.extent.is_none() => {
+                self.flushes.add(age_ns)
+            }
+            MessageKind::FlushDone { .. } => self.within((start, end), |bio| {
+                if bio.issued_ns.is_none() {
+                    bio.flushed_ns.get_or_insert(now);
+                }
+            }),
+            MessageKind::FlushElided => self.counts.flushes_elided += 1,
+            MessageKind::FlushWait | MessageKind::FlushJoin => {}
+        }
+    }
+
+    /// Ends the FUA writes that wait for no flush, or whose flush is done.
+    fn settle_written(
+        &mut self,
+        record: &Record,
+        message: Option<Message>,
+        done: &mut impl FnMut(Traced),
+    ) {
+        let (kind, extent) = match message {
+            Some(Message { kind, extent }) => (Some(kind), extent),
+            None => (None, None),
+        };
+        let touches = |it: &Written| extent.is_some_and(|extent| it.touches(extent));
+        self.written.retain_mut(|it| {
+            match kind {
+                Some(
+                    MessageKind::FlushWait | MessageKind::FlushJoin | MessageKind::FlushElided,
+                ) if touches(it) => {
+                    it.waits = true;
+                }
+                Some(MessageKind::FlushDone { errno, .. }) if touches(it) && it.waits => {
+                    done(it.flushed(record.time_ns, errno));
+                    return false;
+                }
+                // The message would have come first.
+                _ if record.cpu == it.complete.cpu && !it.waits => {
+                    done(it.bio.ended(&it.complete));
+                    return false;
+                }
+                _ => {}
+            }
+            true
+        });
+    }
+
+    /// Calls `change` for each bio that is covered by this range of sectors, or covers it.
+    fn within(&mut self, (start, end): (u64, u64), mut change: impl FnMut(&mut Open)) {
         if start >= end {
             return;
         }
@@ -298,8 +300,14 @@ impl Follower {
                     return true;
                 }
                 bio.left = bio.left.saturating_sub((to - from) * SECTOR_BYTES);
-                if bio.left == 0 {
-                    done(bio.ended(record));
+                match bio.left {
+                    // A failure ends it.
+                    0 if record.error == 0 && bio.queued.categories.has(Categories::FUA) => {
+                        let (bio, complete) = (*bio, *record);
+                        self.written.push(Written { bio, complete, waits: false });
+                    }
+                    0 => done(bio.ended(record)),
+                    _ => {}
                 }
                 bio.left > 0
             });
@@ -310,45 +318,9 @@ impl Follower {
     }
 }
 
-/// The times of one stage, or of all, over many bios.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    all: Vec<u64>,
-    sum: u128,
-}
-
-impl Times {
-    /// Adds a time.
-    pub fn add(&mut self, time_ns: u64) {
-        self.all.push(time_ns);
-        self.sum += u128::from(time_ns);
-    }
-
-    /// Sorts the times, which [`percentile_ns`](Self::percentile_ns) needs.
-    pub fn sort(&mut self) {
-        self.all.sort_unstable();
-    }
-
-    /// Returns the mean in nanoseconds.
-    pub fn mean_ns(&self) -> f64 {
-        if self.all.is_empty() { 0.0 } else { self.sum as f64 / self.all.len() as f64 }
-    }
-
-    /// Returns the smallest time that is not less than `percent` % of all; the times are sorted.
-    pub fn percentile_ns(&self, percent: f64) -> u64 {
-        let nth = (percent / 100.0 * self.all.len() as f64).ceil() as usize;
-        self.all.get(nth.clamp(1, self.all.len().max(1)) - 1).copied().unwrap_or(0)
-    }
-
-    /// Returns the number of times.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Returns whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
+/// Returns the sectors of a record.
+fn range_of(record: &Record) -> (u64, u64) {
+    (record.sector, end_of(record))
 }
 
 #[cfg(test)]

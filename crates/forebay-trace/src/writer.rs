@@ -1,5 +1,6 @@
 //! A file of a trace, from records of the core.
 
+use crate::message::{Extent, Message, MessageKind};
 use crate::record::{Act, Categories, Kind, Notify, Record, SECTOR_BYTES};
 use forebay_core::{BioFlags, BlockStatus, Op, TraceEvent, TraceRecord};
 use std::io::{self, Write};
@@ -87,14 +88,18 @@ impl<W: Write> TraceFile<W> {
                 return self.stage(Act::Unplug, record, &record.len.to_be_bytes());
             }
             TraceEvent::Split => {
-                let next = (record.start + u64::from(record.front_len)) / SECTOR_BYTES;
+                let next = (record.start + u64::from(record.second_len)) / SECTOR_BYTES;
                 return self.stage(Act::Split, record, &next.to_be_bytes());
             }
-            TraceEvent::FlushWait => return self.message(at_ns, "flush: waits for the next one"),
-            TraceEvent::FlushJoin => return self.message(at_ns, "flush: joins the running one"),
-            TraceEvent::FlushElided => return self.message(at_ns, "flush: not needed"),
+            TraceEvent::FlushWait => return self.about(record, MessageKind::FlushWait),
+            TraceEvent::FlushJoin => return self.about(record, MessageKind::FlushJoin),
+            TraceEvent::FlushElided => return self.about(record, MessageKind::FlushElided),
+            TraceEvent::FlushDone => {
+                let errno = record.status.map_or(0, self.place.errno_of);
+                return self.about(record, MessageKind::FlushDone { age_ns: record.len, errno });
+            }
             TraceEvent::LimitWait => {
-                return self.message(at_ns, &format!("limit: held back for {} ns", record.len));
+                return self.about(record, MessageKind::LimitWait { ns: record.len });
             }
             TraceEvent::Lost => {
                 self.nr_records -= 1;
@@ -153,6 +158,14 @@ impl<W: Write> TraceFile<W> {
             data_len: 0,
         };
         self.put(record, data)
+    }
+
+    /// Writes a message about the request of a record.
+    fn about(&mut self, record: &TraceRecord, kind: MessageKind) -> io::Result<()> {
+        let len = u64::from(record.second_len);
+        let (sector, bytes) = sectors_of(&TraceRecord { len, ..*record });
+        let message = Message { extent: Extent::of(sector, bytes), kind };
+        self.message(record.time_ns, &message.to_string())
     }
 
     fn message(&mut self, time_ns: u64, text: &str) -> io::Result<()> {
@@ -250,7 +263,7 @@ mod tests {
 
     fn record(event: TraceEvent, op: Op, start: u64, len: u64) -> TraceRecord {
         let (flags, status) = (BioFlags::NONE, None);
-        TraceRecord { time_ns: 10, event, op, flags, start, len, status, front_len: 0 }
+        TraceRecord { time_ns: 10, event, op, flags, start, len, status, second_len: 0 }
     }
 
     #[test]
@@ -296,9 +309,25 @@ mod tests {
             ..record(TraceEvent::Complete, Op::Read, 0, 512)
         };
         let split =
-            TraceRecord { front_len: 1024, ..record(TraceEvent::Split, Op::Read, 4096, 4096) };
+            TraceRecord { second_len: 1024, ..record(TraceEvent::Split, Op::Read, 4096, 4096) };
         let all = write(&[failed, split]);
         assert_eq!(all[2].0.error, -5);
         assert_eq!(all[3].1, 10_u64.to_be_bytes());
+    }
+
+    #[test]
+    fn messages_name_the_range_of_their_request_and_the_failure() {
+        let failed = TraceRecord {
+            status: Some(BlockStatus::Io),
+            second_len: 4096,
+            ..record(TraceEvent::FlushDone, Op::Write, 4096, 77)
+        };
+        let all = write(&[failed, record(TraceEvent::LimitWait, Op::Flush, 0, 9)]);
+        let texts: Vec<_> =
+            all[2..].iter().map(|(_, data)| String::from_utf8_lossy(data)).collect();
+        assert_eq!(
+            texts,
+            ["flush: 8 + 8 failed 77 ns after Q, errno 5", "limit: held back for 9 ns"]
+        );
     }
 }

@@ -31,8 +31,12 @@ Examples:
   forebay trace report t               time in each stage, and where the time of the slowest went
   forebay trace report t/disk.img      the same for one disk of several
   blkparse -D t -i disk.img            every record, by blktrace's own program
-The stages: plug, until the thread's plug is unplugged; tag, until the request has a tag; queue,
-until it is issued; driver, until it is complete. forebay top and the metrics have the same names.";
+  blkparse -D t -i disk.img -d m.bin   all records of the disk in one file
+  forebay trace report m.bin           its report
+The stages: plug, until the thread's plug is unplugged; flush, until the flush before its data is
+done, and after them the one that makes them durable; limit, until the limits of its owner let it
+go; tag, until the request has a tag; queue, until it is issued; driver, until it is complete.
+forebay top and the metrics have the same names. A flush has no stages, but a time.";
 
 /// Options of `forebay trace`.
 #[derive(Args, Debug)]
@@ -56,8 +60,8 @@ enum TraceCommand {
 /// Options of `forebay trace report`.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// Directory of the trace; or DIR/NAME for one of its disks
-    #[arg(value_name = "DIR")]
+    /// Directory of the trace; DIR/NAME for one of its disks; or a file of blkparse -d
+    #[arg(value_name = "PATH")]
     path: PathBuf,
     /// How many of the slowest I/Os to list
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
@@ -86,9 +90,11 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
                 )
             }
             (std::io::ErrorKind::NotFound, None) => {
+                let place = if args.path.is_dir() { " in this directory" } else { "" };
                 format!(
-                    "{path}: no trace found in this directory: record one with forebay bench \
-                     --trace=DIR"
+                    "{path}: no trace found{place}: give the directory of a trace, DIR/NAME for \
+                     one of its disks, or a file of blkparse -d; forebay bench --trace=DIR \
+                     records one"
                 )
             }
             _ => format!("{path}: cannot read the trace: {error}"),
@@ -98,7 +104,7 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
         .iter()
         .map(|(name, paths)| Summary::read(name, paths, args.slowest))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure::Run(error.to_string()))?;
+        .map_err(Failure::Run)?;
     output::stdout(&match args.json {
         true => json::render(&summaries),
         false => summaries.iter().map(text::render).collect::<Vec<_>>().join("\n"),

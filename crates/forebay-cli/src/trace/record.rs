@@ -127,7 +127,7 @@ fn summary(dir: &Path, totals: Totals) -> Result<String, Failure> {
     };
     for (name, paths) in &disks {
         let summary = Summary::read(name, paths, 0);
-        text += &text::headline(&summary.map_err(|error| Failure::Run(error.to_string()))?);
+        text += &text::headline(&summary.map_err(Failure::Run)?);
     }
     let name = disks.keys().next().map_or("", String::as_str);
     text += &format!("where the time went:  forebay trace report {dir_text}\n");

@@ -1,7 +1,8 @@
 //! The figures of the trace of one disk.
 
-use forebay_trace::reader::{ReadError, TraceFiles};
-use forebay_trace::report::{Counts, Follower, NR_STAGES, Times, Traced};
+use forebay_trace::reader::TraceFiles;
+use forebay_trace::record::Kind;
+use forebay_trace::report::{Counts, FLUSH, Follower, LIMIT, NR_STAGES, STAGES, Times, Traced};
 use std::path::PathBuf;
 
 /// The part of all I/Os that counts as the slowest, as a divisor.
@@ -20,6 +21,8 @@ pub(super) struct Summary {
     pub(super) first_ns: u64,
     pub(super) stages: [Times; NR_STAGES],
     pub(super) total: Times,
+    /// The times of flushes, which are no part of `total`.
+    pub(super) flushes: Times,
     /// The number of the slowest I/Os, one in a hundred and at least one, and the time of the
     /// fastest of them.
     pub(super) nr_slowest: usize,
@@ -32,21 +35,32 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Reads the files of a disk. Keeps the `nr_listed` slowest I/Os.
-    pub(super) fn read(
-        disk: &str,
-        paths: &[PathBuf],
-        nr_listed: usize,
-    ) -> Result<Summary, ReadError> {
-        let mut files = TraceFiles::open(paths)?;
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or has other contents, or the files have I/O of several disks.
+    pub(super) fn read(disk: &str, paths: &[PathBuf], nr_listed: usize) -> Result<Summary, String> {
+        let mut files = TraceFiles::open(paths).map_err(|error| error.to_string())?;
+        let mut device = None;
         let (mut follower, mut done) = (Follower::default(), Vec::new());
         let (mut nr_missing, mut nr_forgotten) = (0, 0);
-        while let Some(entry) = files.next_entry()? {
+        while let Some(entry) = files.next_entry().map_err(|error| error.to_string())? {
+            let of = entry.record.device;
+            if matches!(entry.record.kind, Kind::Stage(_)) && *device.get_or_insert(of) != of {
+                return Err(format!(
+                    "{disk}: the trace has I/O of several disks, which one report would mix: give \
+                     blkparse one of them (-i), or name the directory of the trace"
+                ));
+            }
             if files.nr_missing() > nr_missing {
                 nr_missing = files.nr_missing();
                 nr_forgotten += follower.forget();
             }
             follower.take(&entry, |bio| done.push(bio));
         }
+        follower.finish(|bio| done.push(bio));
+        let mut flushes = follower.flush_times().clone();
+        flushes.sort();
         let mut stages: [Times; NR_STAGES] = Default::default();
         let mut total = Times::default();
         for bio in &done {
@@ -76,8 +90,18 @@ impl Summary {
             nr_slowest,
             stages,
             total,
+            flushes,
             slowest: done.into_iter().take(nr_listed).collect(),
         })
+    }
+
+    /// Returns the indices and names of the stages that text shows: waits for flushes and limits
+    /// only if the trace has any.
+    pub(super) fn shown_stages(&self) -> Vec<(usize, &'static str)> {
+        let is_shown = |&(stage, _): &(usize, &str)| {
+            ![FLUSH, LIMIT].contains(&stage) || self.stages[stage].percentile_ns(100.0) > 0
+        };
+        STAGES.iter().copied().enumerate().filter(is_shown).collect()
     }
 
     /// Returns the part of a stage in the time of all I/Os, from 0 to 1.

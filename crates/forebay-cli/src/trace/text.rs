@@ -3,11 +3,8 @@
 use super::summary::Summary;
 use crate::table;
 use forebay_trace::record::Categories;
-use forebay_trace::report::{STAGES, Times, Traced};
+use forebay_trace::report::{DRIVER, LIMIT, Times, Traced};
 use std::fmt::Write as _;
-
-/// The index of the driver in [`STAGES`].
-const DRIVER: usize = 3;
 
 /// An I/O that the driver had for less completed in the turn that issued it. Records of one turn
 /// are 1 ns apart.
@@ -25,7 +22,7 @@ pub(super) fn render(summary: &Summary) -> String {
     // Writing to a String does not fail, here and below.
     let _ = writeln!(
         text,
-        "  {} merged ({:.1} %), {} requests issued, {} flushes, {} split",
+        "  {} merged ({:.1} %), {} requests issued, {} flushes issued, {} split",
         counts.merged,
         100.0 * summary.merge_ratio(),
         counts.issued,
@@ -34,8 +31,8 @@ pub(super) fn render(summary: &Summary) -> String {
     );
     let _ = writeln!(
         text,
-        "  {} requests waited in the layer, {} found the driver busy, {} failed",
-        counts.sleeps, counts.requeues, counts.errors
+        "  {} requests waited for a tag, {} for a limit, {} found the driver busy, {} failed",
+        counts.sleeps, counts.limited, counts.requeues, counts.errors
     );
     if summary.nr_open > 0 {
         let _ = writeln!(text, "  {} I/Os have no end in the trace", summary.nr_open);
@@ -46,6 +43,9 @@ pub(super) fn render(summary: &Summary) -> String {
             "  {} records are missing (gaps in their numbers); I/Os around them are left out",
             summary.nr_missing
         );
+    }
+    if !summary.flushes.is_empty() {
+        text.push_str(&flushes(summary));
     }
     if summary.total.is_empty() {
         text.push_str("\n  No I/O is complete, so there are no times.\n");
@@ -62,12 +62,12 @@ pub(super) fn render(summary: &Summary) -> String {
         plural(summary.nr_slowest),
         time(summary.slowest_from_ns as f64)
     );
-    let rows: Vec<_> = STAGES
-        .iter()
-        .enumerate()
+    let rows: Vec<_> = summary
+        .shown_stages()
+        .into_iter()
         .map(|(stage, name)| {
             vec![
-                (*name).to_owned(),
+                name.to_owned(),
                 time(summary.slowest_mean_ns[stage]),
                 format!("{:.1} %", 100.0 * summary.share_of_slowest(stage)),
             ]
@@ -100,13 +100,24 @@ fn stages(summary: &Summary) -> Vec<Vec<String>> {
         row
     };
     let of_stage = |(stage, name)| row(name, &summary.stages[stage], summary.share(stage));
-    let stages = STAGES.iter().copied().enumerate().map(of_stage);
+    let stages = summary.shown_stages().into_iter().map(of_stage);
     std::iter::once(head).chain(stages).chain([row("total", &summary.total, 1.0)]).collect()
+}
+
+/// Returns the line of the flushes.
+fn flushes(summary: &Summary) -> String {
+    let times = &summary.flushes;
+    let [p50, p99, max] = [50.0, 99.0, 100.0].map(|at| time(times.percentile_ns(at) as f64));
+    let (nr, mean) = (times.len(), time(times.mean_ns()));
+    let calls = if nr == 1 { "flush took" } else { "flushes took" };
+    format!("  {nr} {calls} {mean} (mean), {p50} (p50), {p99} (p99), {max} (max)\n")
 }
 
 /// Returns the table of the slowest I/Os.
 fn slowest(summary: &Summary) -> Vec<Vec<String>> {
-    let head = ["at", "", "offset", "bytes", "total", "plug", "tag", "queue", "driver", ""];
+    let shown = summary.shown_stages();
+    let before = ["at", "", "offset", "bytes", "total"].into_iter();
+    let head = before.chain(shown.iter().map(|(_, name)| *name)).chain([""]);
     let row = |bio: &Traced| {
         let mut row = vec![
             format!("{:.6} s", (bio.queued_ns - summary.first_ns) as f64 / 1e9),
@@ -115,11 +126,11 @@ fn slowest(summary: &Summary) -> Vec<Vec<String>> {
             bio.bytes.to_string(),
             time(bio.total_ns() as f64),
         ];
-        row.extend(bio.stages_ns.map(|time_ns| time(time_ns as f64)));
+        row.extend(shown.iter().map(|(stage, _)| time(bio.stages_ns[*stage] as f64)));
         row.push(notes(bio));
         row
     };
-    std::iter::once(head.map(str::to_owned).to_vec())
+    std::iter::once(head.map(str::to_owned).collect())
         .chain(summary.slowest.iter().map(row))
         .collect()
 }
@@ -138,6 +149,7 @@ fn notes(bio: &Traced) -> String {
     let all = [
         (bio.is_merged, "merged"),
         (bio.has_slept, "waited"),
+        (bio.stages_ns[LIMIT] > 0, "limit"),
         (bio.was_requeued, "driver busy"),
         (bio.error != 0, "failed"),
     ];

@@ -49,6 +49,7 @@ mod storage_daemon;
 mod takeover;
 mod terse;
 mod trace;
+mod trace_kinds;
 mod units;
 mod verify_fio;
 mod vhost_user;

@@ -8,9 +8,10 @@ use crate::common::{folder, forebay, skip, skip_without, stderr, stdout};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_forebay");
 
 /// All probes, in the order of their names.
-const PROBES: [&str; 16] = [
+const PROBES: [&str; 17] = [
     "back_merge",
     "complete",
+    "flush_done",
     "flush_elided",
     "flush_join",
     "flush_wait",

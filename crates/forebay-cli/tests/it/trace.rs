@@ -149,6 +149,48 @@ fn fio_replays_a_trace() {
 }
 
 #[test]
+fn merged_file_of_blkparse_is_complete_for_replays_and_reports() {
+    let test = "merged_file_of_blkparse_is_complete_for_replays_and_reports";
+    let folder = folder();
+    traced(
+        &folder,
+        "--name=x --filename=ram:4M --rw=randwrite --bs=4k --number_ios=50 --numjobs=3",
+    );
+    let args = "-D t -i ram-4M -d merged.bin -q";
+    let Some(_) = tool(folder.path(), test, "blkparse", args) else { return };
+    let output = run_report(&folder, "merged.bin --json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let ours = json(&output)["disks"][0].take();
+    assert_eq!((&ours["queued"], &ours["missing_records"]), (&150.into(), &0.into()), "{ours}");
+    assert_eq!(
+        (&ours["total_ns"], &ours["disk"]),
+        (&report(&folder)["total_ns"], &"merged.bin".into())
+    );
+    let output = bench(&folder, "--name=x --replay_redirect=ram:4M --read_iolog=merged.bin");
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let args = ["sim", "--trace", "merged.bin", "--device", "sata"];
+    let output = forebay(&folder).args(args).output().expect("it can be run");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("missing"), "{}", stderr(&output));
+}
+
+#[test]
+fn trace_of_several_disks_is_not_reported_as_one() {
+    let test = "trace_of_several_disks_is_not_reported_as_one";
+    let folder = folder();
+    let disks =
+        "--rw=write --bs=4k --number_ios=9 --name=a --filename=ram:1M --name=b --filename=ram:2M";
+    traced(&folder, disks);
+    let args = "-D t -i ram-1M -i ram-2M -d merged.bin -q";
+    let Some(_) = tool(folder.path(), test, "blkparse", args) else { return };
+    let output = run_report(&folder, "merged.bin");
+    let expected = "forebay: merged.bin: the trace has I/O of several disks, which one report \
+                    would mix: give blkparse one of them (-i), or name the directory of the \
+                    trace\n";
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), expected));
+}
+
+#[test]
 fn report_shows_where_the_time_of_the_slowest_went() {
     let folder = folder();
     traced(
@@ -161,7 +203,7 @@ fn report_shows_where_the_time_of_the_slowest_went() {
     let text = stdout(&output);
     assert!(text.starts_with("ram-4M: 200 I/Os in "), "{text}");
     for expected in [
-        "  0 merged (0.0 %), 200 requests issued, 0 flushes, 0 split\n",
+        "  0 merged (0.0 %), 200 requests issued, 0 flushes issued, 0 split\n",
         "\n  Where the time of the slowest 2 I/Os (1 %, ",
         "\n  The slowest:\n",
         "waited\n",
@@ -183,9 +225,12 @@ fn mistakes_are_refused_by_name() {
         stderr(&output)
     };
     let text = error(run_report(&folder, "nowhere"));
-    let expected = "forebay: nowhere: no trace found in this directory: record one with forebay \
-                    bench --trace=DIR\n";
+    let expected = "forebay: nowhere: no trace found: give the directory of a trace, DIR/NAME for \
+                    one of its disks, or a file of blkparse -d; forebay bench --trace=DIR records \
+                    one\n";
     assert_eq!(text, expected);
+    let text = error(run_report(&folder, "."));
+    assert!(text.starts_with("forebay: .: no trace found in this directory: give the "), "{text}");
     let args = "--trace=t --name=x --filename=ram:1M --rw=read --number_ios=1";
     assert!(bench(&folder, args).status.success());
     let text = error(bench(&folder, args));

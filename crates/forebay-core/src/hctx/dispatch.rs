@@ -356,9 +356,8 @@ impl Turn<'_> {
                 || !hctx.dispatch.is_empty()
                 || hctx.nr_free_tags_of(&rq) < parts;
             if rq.steps.is_empty() {
-                // The device has nothing to do: no gate stops the request, and it opens no gate for
-                // others.
-                self.end_all(rq);
+                // No gate stops the request, and it opens no gate for others.
+                self.end_empty(rq);
             } else if rq.steps.current() != Some(Steps::DATA) {
                 // Its flush takes no tag, and is for all who wait. Its data returns here later.
                 match self.gates.enter && self.gates.dispatch {

@@ -17,7 +17,7 @@
 //! - I a request is queued in the scheduler, D: it is issued, R: the driver is busy and takes it
 //!   later, C: it is complete.
 //!
-//! Waits for a flush and for a limit are messages.
+//! Waits for a flush and for a limit are messages about a request.
 
 mod probe;
 mod record;
@@ -83,6 +83,43 @@ impl Trace {
         }
     }
 
+    /// Records that a limit has held a request back for this long.
+    #[inline]
+    pub(crate) fn limit_wait(&mut self, rq: &Request, waited_ns: u64, now: u64) {
+        if self.is_on() {
+            let record = TraceRecord::of(TraceEvent::LimitWait, rq, rq.len, now);
+            self.write(record.with_number(waited_ns));
+        }
+    }
+
+    /// Records how a request gets the flush that it needs.
+    // Such requests have one bio (M1). It has the range of the request, of which nothing is left
+    // after the data.
+    #[inline]
+    pub(crate) fn flush(&mut self, event: TraceEvent, rq: &Request, splits: &Splits, now: u64) {
+        if self.is_on() {
+            self.write(TraceRecord::of_bio(event, &rq.head(splits).bio, now).with_number(0));
+        }
+    }
+
+    /// Records that a request waits for no flush any more, with the result.
+    #[inline]
+    pub(crate) fn flush_done(
+        &mut self,
+        rq: &Request,
+        splits: &Splits,
+        result: Result<(), BlockStatus>,
+        now: u64,
+    ) {
+        if self.is_on() {
+            let head = rq.head(splits);
+            // 0: it was queued before the trace began, by a thread without a clock.
+            let age_ns = if head.queued_ns == 0 { 0 } else { now.saturating_sub(head.queued_ns) };
+            let record = TraceRecord::of_bio(TraceEvent::FlushDone, &head.bio, now);
+            self.write(record.with_number(age_ns).with_status(result.err()));
+        }
+    }
+
     /// Records an event that is no stage of a request, with a number.
     #[inline(always)]
     pub(crate) fn note(&mut self, event: TraceEvent, number: u64, now: u64) {
@@ -104,7 +141,7 @@ impl Trace {
     pub(crate) fn split(&mut self, front: &Request, rest_len: u64, now: u64) {
         if self.is_on() {
             let record = TraceRecord::of(TraceEvent::Split, front, front.len + rest_len, now);
-            self.write(record.with_front(front.len));
+            self.write(record.with_second(front.len));
         }
     }
 

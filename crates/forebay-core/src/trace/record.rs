@@ -1,6 +1,6 @@
 //! A record of a trace: one stage that a request has reached.
 
-use crate::bio::{BioFlags, Op};
+use crate::bio::{Bio, BioFlags, Op};
 use crate::request::Header;
 use crate::status::BlockStatus;
 
@@ -40,13 +40,16 @@ pub enum TraceEvent {
     FlushElided,
     /// Message: a limit has held a request back. The number is the time in nanoseconds.
     LimitWait,
+    /// Message: a request has what it needed a flush for, or the failure of that flush. The number
+    /// is the time in nanoseconds since its first bio was queued.
+    FlushDone,
     /// Records are missing here, because the ring was full. The number is how many.
     Lost,
 }
 
 impl TraceEvent {
     /// All events, in the order of their numbers.
-    pub const ALL: [TraceEvent; 17] = [
+    pub const ALL: [TraceEvent; 18] = [
         TraceEvent::Queue,
         TraceEvent::BackMerge,
         TraceEvent::FrontMerge,
@@ -63,6 +66,7 @@ impl TraceEvent {
         TraceEvent::FlushJoin,
         TraceEvent::FlushElided,
         TraceEvent::LimitWait,
+        TraceEvent::FlushDone,
         TraceEvent::Lost,
     ];
 }
@@ -82,10 +86,11 @@ pub struct TraceRecord {
     pub start: u64,
     /// The number of bytes; or the number of the event, for those that have one and no range.
     pub len: u64,
-    /// For [`TraceEvent::Complete`], the failure.
+    /// For [`TraceEvent::Complete`] and [`TraceEvent::FlushDone`], the failure.
     pub status: Option<BlockStatus>,
-    /// For [`TraceEvent::Split`], the length of the front part in bytes.
-    pub front_len: u32,
+    /// A second length in bytes. For [`TraceEvent::Split`], of the front part; for messages about
+    /// a request, of its range, at most `u32::MAX`.
+    pub second_len: u32,
 }
 
 /// The size of a packed record, in words.
@@ -98,7 +103,19 @@ impl TraceRecord {
         let (op, flags) = (rq.op, rq.flags);
         // A flush has no range. Its start may be a durable point.
         let (start, len) = if op == Op::Flush { (0, 0) } else { (rq.start, len) };
-        TraceRecord { time_ns: now, event, op, flags, start, len, status: None, front_len: 0 }
+        TraceRecord { time_ns: now, event, op, flags, start, len, status: None, second_len: 0 }
+    }
+
+    /// Returns the record of an event of a bio.
+    pub(crate) fn of_bio(event: TraceEvent, bio: &Bio, now: u64) -> TraceRecord {
+        let (op, flags) = (bio.op, bio.flags);
+        let (start, len) = if op == Op::Flush { (0, 0) } else { (bio.start, bio.len) };
+        TraceRecord { time_ns: now, event, op, flags, start, len, status: None, second_len: 0 }
+    }
+
+    /// Returns the record as that of a message, with a number.
+    pub(crate) fn with_number(self, number: u64) -> TraceRecord {
+        TraceRecord { len: number, ..self }.with_second(self.len)
     }
 
     /// Returns the record of an event without a request.
@@ -111,7 +128,7 @@ impl TraceRecord {
             start: 0,
             len: number,
             status: None,
-            front_len: 0,
+            second_len: 0,
         }
     }
 
@@ -120,9 +137,9 @@ impl TraceRecord {
         TraceRecord { status, ..self }
     }
 
-    /// Returns the record with the length of the front part.
-    pub(crate) fn with_front(self, len: u64) -> TraceRecord {
-        TraceRecord { front_len: u32::try_from(len).unwrap_or(u32::MAX), ..self }
+    /// Returns the record with a second length.
+    pub(crate) fn with_second(self, len: u64) -> TraceRecord {
+        TraceRecord { second_len: u32::try_from(len).unwrap_or(u32::MAX), ..self }
     }
 
     /// Returns the record as words.
@@ -130,7 +147,7 @@ impl TraceRecord {
     pub(super) fn pack(&self) -> [u64; NR_WORDS] {
         let status = self.status.map_or(0, |status| status as u64 + 1);
         let kind = self.event as u64 | (self.op as u64) << 8 | status << 12;
-        let rest = kind | u64::from(self.flags.bits()) << 16 | u64::from(self.front_len) << 32;
+        let rest = kind | u64::from(self.flags.bits()) << 16 | u64::from(self.second_len) << 32;
         [self.time_ns, self.start, self.len, rest]
     }
 
@@ -147,7 +164,7 @@ impl TraceRecord {
             start,
             len,
             status: status.copied(),
-            front_len: at(32, u32::MAX.into()) as u32,
+            second_len: at(32, u32::MAX.into()) as u32,
         }
     }
 }
@@ -170,7 +187,7 @@ mod tests {
                         start: 1 << 63,
                         len: u64::MAX,
                         status,
-                        front_len: u32::MAX,
+                        second_len: u32::MAX,
                     };
                     assert_eq!(TraceRecord::unpack(record.pack()), record);
                 }

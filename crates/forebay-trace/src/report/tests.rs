@@ -1,6 +1,7 @@
 //! Reports of small traces.
 
 use super::*;
+use crate::record::Notify;
 
 fn record(act: Act, time_ns: u64, sector: u64, nr_sectors: u32) -> Record {
     Record {
@@ -19,12 +20,31 @@ fn record(act: Act, time_ns: u64, sector: u64, nr_sectors: u32) -> Record {
 }
 
 fn follow(records: &[Record]) -> (Vec<Traced>, Follower) {
+    let entries: Vec<_> = records.iter().map(|record| stage(*record)).collect();
+    follow_entries(&entries)
+}
+
+fn follow_entries(entries: &[Entry]) -> (Vec<Traced>, Follower) {
     let (mut follower, mut done) = (Follower::default(), Vec::new());
-    for record in records {
-        let entry = Entry { record: *record, data: Vec::new() };
-        follower.take(&entry, |bio| done.push(bio));
-    }
+    entries.iter().for_each(|entry| follower.take(entry, |bio| done.push(bio)));
+    follower.finish(|bio| done.push(bio));
     (done, follower)
+}
+
+fn stage(record: Record) -> Entry {
+    Entry { record, data: Vec::new() }
+}
+
+/// Returns a stage of a write with FUA.
+fn fua(act: Act, time_ns: u64, sector: u64) -> Entry {
+    let categories = Categories::WRITE.with(Categories::FUA);
+    stage(Record { categories, ..record(act, time_ns, sector, 8) })
+}
+
+fn message(time_ns: u64, text: &str) -> Entry {
+    let kind = Kind::Notify(Notify::Message);
+    let record = Record { kind, ..record(Act::Queue, time_ns, 0, 0) };
+    Entry { record, data: text.as_bytes().to_vec() }
 }
 
 #[test]
@@ -42,7 +62,7 @@ fn merged_bios_share_the_stages_of_their_request() {
         record(Act::Complete, 100, 0, 16),
     ]);
     let stages: Vec<_> = done.iter().map(|bio| (bio.is_merged, bio.stages_ns)).collect();
-    assert_eq!(stages, [(false, [10, 5, 5, 70]), (true, [8, 5, 5, 70])]);
+    assert_eq!(stages, [(false, [10, 0, 0, 5, 5, 70]), (true, [8, 0, 0, 5, 5, 70])]);
     assert!(done.iter().all(|bio| bio.has_slept && !bio.was_requeued));
     let counts = follower.counts();
     assert_eq!((counts.queued, counts.merged, counts.issued, counts.completed), (2, 1, 1, 1));
@@ -76,7 +96,7 @@ fn short_count_and_repeat_end_the_bio_once() {
         record(Act::Complete, 30, 4, 4),
     ]);
     assert_eq!(done.len(), 1);
-    assert_eq!(done[0].stages_ns, [0, 0, 1, 19]);
+    assert_eq!(done[0].stages_ns, [0, 0, 0, 0, 1, 19]);
     assert_eq!((follower.counts().issued, follower.nr_open()), (2, 0));
 }
 
@@ -106,11 +126,70 @@ fn forgotten_bios_are_not_mixed_up_with_later_ones_of_the_same_range() {
 }
 
 #[test]
-fn percentiles_are_times_that_were_added() {
-    let mut times = Times::default();
-    assert_eq!((times.percentile_ns(50.0), times.mean_ns()), (0, 0.0));
-    (1..=100).rev().for_each(|time_ns| times.add(time_ns));
-    times.sort();
-    let all = [0.0, 50.0, 99.0, 100.0].map(|percent| times.percentile_ns(percent));
-    assert_eq!((all, times.mean_ns(), times.len()), ([1, 50, 99, 100], 50.5, 100));
+fn wait_for_a_limit_is_no_wait_for_a_tag() {
+    let (done, follower) = follow_entries(&[
+        stage(record(Act::Queue, 10, 0, 8)),
+        stage(record(Act::Queue, 10, 8, 8)),
+        message(50, "limit: 8 + 8 held back for 40 ns"),
+        stage(record(Act::GetRequest, 52, 8, 8)),
+        stage(record(Act::Issue, 53, 8, 8)),
+        stage(record(Act::Complete, 60, 8, 8)),
+        message(61, "limit: held back for 40 ns"),
+    ]);
+    assert_eq!(done.iter().map(|bio| bio.stages_ns).collect::<Vec<_>>(), [[0, 0, 40, 2, 1, 7]]);
+    assert_eq!((follower.counts().limited, follower.nr_open()), (2, 1));
+}
+
+#[test]
+fn fua_write_ends_with_the_flush_after_it_if_there_is_one() {
+    let (done, _) = follow_entries(&[
+        fua(Act::Queue, 10, 0),
+        fua(Act::Queue, 10, 8),
+        fua(Act::Queue, 10, 16),
+        fua(Act::Issue, 10, 0),
+        fua(Act::Issue, 10, 8),
+        fua(Act::Issue, 10, 16),
+        fua(Act::Complete, 20, 0),
+        message(21, "flush: 0 + 8 waits for the next one"),
+        fua(Act::Complete, 22, 8),
+        message(23, "flush: 8 + 8 joins the running one"),
+        message(30, "flush: done 9 ns after Q"),
+        message(30, "flush: 0 + 8 done 20 ns after Q"),
+        message(31, "flush: 8 + 8 failed 21 ns after Q, errno 5"),
+        // No message follows: the device has FUA.
+        fua(Act::Complete, 40, 16),
+    ]);
+    let ends: Vec<_> = done.iter().map(|bio| (bio.sector, bio.total_ns(), bio.error)).collect();
+    assert_eq!(ends, [(0, 20, 0), (8, 21, -5), (16, 30, 0)]);
+    assert_eq!(done.iter().map(|bio| bio.stages_ns[FLUSH]).collect::<Vec<_>>(), [10, 9, 0]);
+}
+
+#[test]
+fn flush_before_the_data_is_a_part_of_the_write() {
+    let (done, _) = follow_entries(&[
+        fua(Act::Queue, 10, 0),
+        message(12, "flush: 0 + 8 waits for the next one"),
+        message(25, "flush: 0 + 8 done 15 ns after Q"),
+        fua(Act::GetRequest, 26, 0),
+        fua(Act::Issue, 26, 0),
+        fua(Act::Complete, 30, 0),
+        fua(Act::Queue, 31, 64),
+    ]);
+    assert_eq!(done.iter().map(|bio| bio.stages_ns).collect::<Vec<_>>(), [[0, 15, 0, 1, 0, 4]]);
+}
+
+#[test]
+fn flushes_have_the_times_of_their_messages() {
+    let (done, follower) = follow_entries(&[
+        stage(record(Act::Queue, 10, 0, 0)),
+        message(11, "flush: waits for the next one"),
+        stage(record(Act::Issue, 11, 0, 0)),
+        stage(record(Act::Complete, 40, 0, 0)),
+        message(41, "flush: done 31 ns after Q"),
+        message(50, "flush: not needed"),
+        message(50, "flush: done 1 ns after Q"),
+    ]);
+    let (counts, times) = (follower.counts(), follower.flush_times());
+    assert_eq!((done.len(), counts.flushes, counts.flushes_elided), (0, 1, 1));
+    assert_eq!((times.len(), times.mean_ns()), (2, 16.0));
 }

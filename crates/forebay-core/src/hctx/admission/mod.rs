@@ -563,7 +563,7 @@ impl Turn<'_> {
             hctx.counters.limit_waits.add(rq.nr_bios.into());
             hctx.counters.limit_wait_ns.add(nr_ns * u64::from(rq.nr_bios));
             rq.note_limit_wait(nr_ns);
-            hctx.trace.note(TraceEvent::LimitWait, nr_ns, now);
+            hctx.trace.limit_wait(&rq, nr_ns, now);
             // The wait for its tag begins now.
             rq.unplugged_ns = now;
         }

@@ -19,11 +19,21 @@ impl Turn<'_> {
     pub(in crate::hctx) fn take_flush(&mut self) {
         if let Some(rq) = self.hctx.pop_backlog() {
             match rq.steps.is_empty() {
-                // The device has nothing to do: there are no data, and nothing that could be lost.
-                true => self.end_all(rq),
+                true => self.end_empty(rq),
                 false => self.park(rq),
             }
         }
+    }
+
+    /// Ends a request for which the device has nothing to do: there are no data, and nothing that
+    /// could be lost.
+    pub(in crate::hctx) fn end_empty(&mut self, rq: Request) {
+        if rq.op == Op::Flush {
+            let HardwareContext { trace, splits, .. } = &mut *self.hctx;
+            trace.flush(TraceEvent::FlushElided, &rq, splits, self.now);
+            trace.flush_done(&rq, splits, Ok(()), self.now);
+        }
+        self.end_all(rq);
     }
 
     /// Moves new flushes from the backlog to the machine, so that they do not wait behind other
@@ -64,7 +74,8 @@ impl Turn<'_> {
     #[cold]
     pub(in crate::hctx) fn park(&mut self, rq: Request) {
         let wanted = self.wanted(&rq);
-        let HardwareContext { flush, device, counters, policy, trace, .. } = &mut *self.hctx;
+        let HardwareContext { flush, device, counters, policy, splits, trace, .. } =
+            &mut *self.hctx;
         let durability = &*device.durability;
         counters.flushes_asked.add(1);
         // In this order: a loss is recorded before a later flush can move the durable point past
@@ -83,7 +94,7 @@ impl Turn<'_> {
         let durable = durable.saturating_add(plants!(ElideTooMany).into());
         if is_counted && durable >= wanted.up_to() {
             counters.flushes_elided.add(1);
-            trace.note(TraceEvent::FlushElided, 0, self.now);
+            trace.flush(TraceEvent::FlushElided, &rq, splits, self.now);
             return self.flush_ended(rq, Ok(()));
         }
         let waiting = Waiting { rq, wanted, nr_losses };
@@ -91,13 +102,13 @@ impl Turn<'_> {
         if is_counted && flush.is_running && is_covered {
             // The running flush was issued after all the writes that this request covers had ended.
             counters.flushes_joined.add(1);
-            trace.note(TraceEvent::FlushJoin, 0, self.now);
+            trace.flush(TraceEvent::FlushJoin, &waiting.rq, splits, self.now);
             return flush.running.push(waiting);
         }
         if flush.pending.is_empty() {
             flush.pending_since_ns = self.now;
         }
-        trace.note(TraceEvent::FlushWait, 0, self.now);
+        trace.flush(TraceEvent::FlushWait, &waiting.rq, splits, self.now);
         flush.pending.push(waiting);
     }
 
@@ -359,6 +370,8 @@ impl Turn<'_> {
         let step = rq.steps.current().expect("it waits for a step");
         assert!(step != Steps::DATA, "a flush is no data");
         rq.steps = rq.steps.after(step);
+        let HardwareContext { trace, splits, .. } = &mut *self.hctx;
+        trace.flush_done(&rq, splits, result, self.now);
         if let Err(status) = result {
             // Nothing is known about the bio, from its first byte on.
             rq.head_mut(&mut self.hctx.splits).mark(0, Some(status));

@@ -104,6 +104,7 @@ probes! {
     FlushJoin => flush_join, "flush_join";
     FlushElided => flush_elided, "flush_elided";
     LimitWait => limit_wait, "limit_wait";
+    FlushDone => flush_done, "flush_done";
 }
 
 /// Passes a record to the probe of its event.
