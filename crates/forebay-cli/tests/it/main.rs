@@ -13,6 +13,7 @@ mod data_beside_fio;
 mod endings;
 mod engines;
 mod errors_beside_fio;
+mod every_option;
 mod everyday;
 mod files_beside_fio;
 mod histogram_logs;
@@ -21,6 +22,8 @@ mod lab;
 mod latency_target;
 mod load;
 mod manual;
+#[path = "../../src/option_examples.rs"]
+mod option_examples;
 mod pictures;
 mod priorities;
 mod probes;

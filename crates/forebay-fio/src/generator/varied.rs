@@ -178,7 +178,7 @@ impl Varied {
     /// zone with data follows.
     fn place_again(&mut self, direction: Direction) -> Option<(u64, u32)> {
         let at = direction.index();
-        let (offset, len) = self.place(direction);
+        let (offset, len) = self.place(direction)?;
         let placed = self.place_in_zone(direction, offset, len);
         let starts_again =
             self.is_endless && !self.random && direction == Direction::Read && self.last[at].1 > 0;
@@ -186,7 +186,7 @@ impl Varied {
             return placed;
         }
         self.last[at] = (0, 0);
-        let (offset, len) = self.place(direction);
+        let (offset, len) = self.place(direction)?;
         self.place_in_zone(direction, offset, len)
     }
 
@@ -206,8 +206,8 @@ impl Varied {
         }
     }
 
-    /// Returns the offset of the I/O in the region, and its length.
-    fn place(&mut self, direction: Direction) -> (u64, u32) {
+    /// Returns the offset of the I/O in the region, and its length; `None` at the end.
+    fn place(&mut self, direction: Direction) -> Option<(u64, u32)> {
         let at = direction.index();
         let percent = self.variety.percentage_random[at];
         let seeks = self.random && (percent >= 100 || self.draws.below(100) < percent.into());
@@ -216,14 +216,14 @@ impl Varied {
         self.before_seek = if goes_on { self.before_seek - 1 } else { repeats - 1 };
         if goes_on && self.variety.identical {
             let offset = self.last[at].0;
-            return (offset, self.draw_len(direction, offset).unwrap_or(self.smallest(at)));
+            return Some((offset, self.draw_len(direction, offset).unwrap_or(self.smallest(at))));
         }
         if !seeks || (goes_on && self.random) {
             return self.sequential(direction);
         }
         let (start, range) = self.zone();
         let (rule, unaligned) = (&self.variety.sizes[at], self.variety.unaligned);
-        match &mut self.spread {
+        Some(match &mut self.spread {
             Spread::Map(map) => {
                 let (offset, len) = map.draw(rule, &mut self.draws);
                 (start + offset, len)
@@ -243,22 +243,28 @@ impl Varied {
                     ),
                 }
             }
-        }
+        })
     }
 
-    fn sequential(&mut self, direction: Direction) -> (u64, u32) {
+    fn sequential(&mut self, direction: Direction) -> Option<(u64, u32)> {
         let (start, end) = self.last[direction.index()];
         let skip = if self.random { 0 } else { self.variety.step };
         // Nothing is left out before the first.
         let offset = if end == start { end } else { end.saturating_add_signed(skip) };
-        match self.draw_len(direction, offset) {
-            Some(len) => (offset, len),
-            None => {
-                let begin = self.walk.as_ref().map_or(0, Walk::start);
-                let len = self.draw_len(direction, begin);
-                (begin, len.unwrap_or(self.smallest(direction.index())))
+        if let Some(len) = self.draw_len(direction, offset) {
+            return Some((offset, len));
+        }
+        if !self.random && skip == 0 && self.walk.is_none() && self.zoned.is_none() {
+            // As in fio, a pass ends here. The bytes that no size fits count as transferred.
+            let rest = self.region.len.saturating_sub(offset);
+            self.left_bytes = self.left_bytes.saturating_sub(rest);
+            if self.left_bytes == 0 {
+                return None;
             }
         }
+        let begin = self.walk.as_ref().map_or(0, Walk::start);
+        let len = self.draw_len(direction, begin);
+        Some((begin, len.unwrap_or(self.smallest(direction.index()))))
     }
 
     fn draw_len(&mut self, direction: Direction, offset: u64) -> Option<u32> {

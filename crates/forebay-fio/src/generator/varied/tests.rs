@@ -51,6 +51,21 @@ fn sequential_blocks_of_several_sizes_leave_no_hole() {
 }
 
 #[test]
+fn sequential_pass_ends_where_no_size_fits() {
+    let mut variety = variety(SizeRule::Range { min: 1000, max: 5000 });
+    variety.unaligned = true;
+    let load = workload("read", 100_000, variety);
+    for passes in 1..4 {
+        let load = Workload { io_size: Some(passes * 100_000), ..load.clone() };
+        let ops: Vec<_> = Varied::new(&load).collect();
+        let nr = ops.iter().filter(|op| op.offset == 8192).count();
+        assert_eq!(nr as u64, passes, "{ops:?}");
+        let bytes: u64 = ops.iter().map(|op| u64::from(op.len)).sum();
+        assert!((passes * 99_000..=passes * 100_000).contains(&bytes), "{bytes}");
+    }
+}
+
+#[test]
 fn a_random_pass_covers_every_byte_once_with_any_sizes() {
     let split = SizeRule::Split(vec![(4096, 30), (16_384, 50), (65_536, 20)]);
     let load = workload("randrw", 4 << 20, variety(split));
