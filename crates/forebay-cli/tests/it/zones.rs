@@ -42,12 +42,12 @@ fn run(test: &str, options: &str) -> Option<[Vec<Io>; 2]> {
 }
 
 /// Runs all option sets beside each other: fio mostly sleeps.
-fn run_all(test: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
+fn run_all(test: &str, mode: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
     let check = &check;
     thread::scope(|scope| {
         for &options in options {
             scope.spawn(move || {
-                if let Some(both) = run(test, &format!("--zonemode=strided {options}")) {
+                if let Some(both) = run(test, &format!("--zonemode={mode} {options}")) {
                     check(options, both);
                 }
             });
@@ -71,7 +71,7 @@ fn sequential_offsets_in_zones_are_those_of_fio() {
         "--size=256k --rw=write --zonesize=32k --zoneskip=32k --direct=1",
     ];
     let test = "sequential_offsets_in_zones_are_those_of_fio";
-    run_all(test, &options, |options, [theirs, ours]| {
+    run_all(test, "strided", &options, |options, [theirs, ours]| {
         assert!(theirs.len() > 8, "{options}");
         assert_eq!(ours, theirs, "{options}");
     });
@@ -88,7 +88,7 @@ fn random_and_mixed_io_visits_the_zones_of_fio() {
         "--size=256k --rw=rw --zonesize=16k --zoneskip=64k",
     ];
     let test = "random_and_mixed_io_visits_the_zones_of_fio";
-    run_all(test, &options, |options, [theirs, ours]| {
+    run_all(test, "strided", &options, |options, [theirs, ours]| {
         // Each of these ranges lies within 64 KiB.
         let zones = |ios: &[Io]| ios.iter().map(|io| io.1 >> 16).collect::<Vec<_>>();
         assert_eq!(zones(&ours), zones(&theirs), "{options}");
@@ -100,20 +100,6 @@ fn random_and_mixed_io_visits_the_zones_of_fio() {
             first.sort_unstable();
             first.dedup();
             assert_eq!(first.len(), 4, "{options}: blocks of a zone are visited once");
-        }
-    });
-}
-
-/// Runs option sets of `zonemode=zbd` beside each other.
-fn run_all_zbd(test: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
-    let check = &check;
-    thread::scope(|scope| {
-        for &options in options {
-            scope.spawn(move || {
-                if let Some(both) = run(test, &format!("--zonemode=zbd {options}")) {
-                    check(options, both);
-                }
-            });
         }
     });
 }
@@ -132,7 +118,7 @@ fn sequential_offsets_at_write_pointers_are_those_of_fio() {
         "--rw=read --zonesize=64k --read_beyond_wp=1",
     ];
     let test = "sequential_offsets_at_write_pointers_are_those_of_fio";
-    run_all_zbd(test, &options, |options, [theirs, ours]| {
+    run_all(test, "zbd", &options, |options, [theirs, ours]| {
         assert!(theirs.len() > 8, "{options}");
         assert_eq!(ours, theirs, "{options}");
     });

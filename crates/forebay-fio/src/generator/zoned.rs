@@ -249,4 +249,4 @@ impl WritePointers {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

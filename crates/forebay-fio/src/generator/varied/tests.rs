@@ -1,5 +1,6 @@
 //! Streams of several sizes keep their shares, stay inside, and visit what they should.
 
+use super::super::zoned::tests::RULES;
 use super::super::{Pattern, Region};
 use super::*;
 
@@ -210,16 +211,7 @@ fn drawn_offsets_stay_in_their_zone() {
 
 #[test]
 fn endless_sequential_reads_start_again_where_the_data_of_zones_end() {
-    let rules = Zoned {
-        size: 8192,
-        capacity: 8192,
-        max_open: 0,
-        job_max_open: 0,
-        reset_frequency: 0.0,
-        reset_threshold: 0.0,
-        read_beyond_wp: false,
-        counts_skipped: true,
-    };
+    let rules = Zoned { size: 8192, capacity: 8192, ..RULES };
     let zoned = |word| {
         workload(word, 16384, Variety { zoned: Some(rules), ..variety(SizeRule::Fixed(4096)) })
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const RULES: Zoned = Zoned {
+pub(in crate::generator) const RULES: Zoned = Zoned {
     size: 16,
     capacity: 16,
     max_open: 0,
