@@ -2,7 +2,7 @@
 
 use crate::record::{BadRecord, Kind, Notify, RECORD_BYTES, Record};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -67,10 +67,21 @@ struct FileReader {
     path: PathBuf,
     file: BufReader<File>,
     offset: u64,
-    /// The number of the last record of each device and index. A file that `blkparse -d` has merged
-    /// has the records of several.
-    last_sequences: HashMap<(u32, u32), u32>,
+    /// The numbers of each device and index. A file that `blkparse -d` has merged has the records
+    /// of several.
+    numbers: HashMap<(u32, u32), Numbers>,
     nr_missing: u64,
+}
+
+/// The numbers of the records of one file.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// The number of the last record that is in its place.
+    last: Option<u32>,
+    /// The numbers of the heads after it. `blkparse -d` writes a head (the name of a process, the
+    /// time of the day) as soon as it reads it, and sorts all other records by time. So a head may
+    /// come before records with lower numbers.
+    heads: VecDeque<u32>,
 }
 
 impl FileReader {
@@ -79,7 +90,7 @@ impl FileReader {
             File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
         let file = BufReader::with_capacity(1 << 16, file);
         let path = path.to_owned();
-        Ok(FileReader { path, file, offset: 0, last_sequences: HashMap::new(), nr_missing: 0 })
+        Ok(FileReader { path, file, offset: 0, numbers: HashMap::new(), nr_missing: 0 })
     }
 
     /// Returns the next record of a known kind.
@@ -105,15 +116,14 @@ impl FileReader {
         }
     }
 
-    /// Counts the records that are missing before this one. The numbers wrap.
+    /// Counts the records that are missing before this one.
     fn count_missing(&mut self, record: &Record) {
-        let numbered = (record.device, record.cpu);
-        if let Some(last) = self.last_sequences.insert(numbered, record.sequence) {
-            let gap = record.sequence.wrapping_sub(last).wrapping_sub(1);
-            // A file of several traces begins again.
-            if gap < u32::MAX / 2 {
-                self.nr_missing += u64::from(gap);
+        let numbers = self.numbers.entry((record.device, record.cpu)).or_default();
+        match record.kind {
+            Kind::Notify(Notify::Process | Notify::Timestamp) => {
+                numbers.heads.push_back(record.sequence);
             }
+            _ => self.nr_missing += u64::from(numbers.take(record.sequence)),
         }
     }
 
@@ -133,6 +143,26 @@ impl FileReader {
             }
         }
         Ok(true)
+    }
+}
+
+impl Numbers {
+    /// Takes the number of a record that is no head. Returns how many records are missing before
+    /// it.
+    fn take(&mut self, number: u32) -> u32 {
+        // The numbers wrap.
+        let nr_between = |earlier: u32| number.wrapping_sub(earlier).wrapping_sub(1);
+        let is_before = |other: &u32| nr_between(*other) < u32::MAX / 2;
+        // A file of several traces begins again.
+        let last = self.last.replace(number).filter(is_before);
+        let first_head = self.heads.front().copied().filter(is_before);
+        let Some(last) = last.or(first_head.map(|head| head.wrapping_sub(1))) else { return 0 };
+        let mut nr_heads = 0;
+        while self.heads.front().is_some_and(is_before) {
+            self.heads.pop_front();
+            nr_heads += 1;
+        }
+        nr_between(last).saturating_sub(nr_heads)
     }
 }
 
@@ -186,94 +216,4 @@ impl TraceFiles {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::directory::file_path;
-    use crate::record::Act;
-    use crate::writer::{Place, TraceFile};
-    use forebay_core::{BioFlags, Op, TraceEvent, TraceRecord};
-    use std::time::Duration;
-
-    fn write(path: &Path, index: u32, times: &[u64]) {
-        let place = Place { device: 0, index, errno_of: |_| 5 };
-        let mut file = TraceFile::new(File::create(path).expect("a file"), place);
-        file.begin(1, "name", 0, Duration::ZERO).expect("it is written");
-        for &time_ns in times {
-            let event = if time_ns == 7 { TraceEvent::Lost } else { TraceEvent::Issue };
-            file.write(&TraceRecord {
-                time_ns,
-                event,
-                op: Op::Read,
-                flags: BioFlags::NONE,
-                start: 512 * u64::from(index),
-                len: 3,
-                status: None,
-                second_len: 0,
-            })
-            .expect("it is written");
-        }
-    }
-
-    #[test]
-    fn records_of_all_files_come_by_time_and_missing_ones_are_counted() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let paths = [0, 1].map(|index| file_path(dir.path(), "disk", index));
-        write(&paths[0], 0, &[5, 7, 30]);
-        write(&paths[1], 1, &[4, 6, 20]);
-        let mut files = TraceFiles::open(&paths).expect("a trace");
-        let mut stages = Vec::new();
-        let mut texts = Vec::new();
-        while let Some(entry) = files.next_entry().expect("records") {
-            match entry.record.kind {
-                Kind::Stage(Act::Issue) => stages.push((entry.record.time_ns, entry.record.cpu)),
-                _ => texts.extend(entry.text()),
-            }
-        }
-        assert_eq!(stages, [(4, 1), (5, 0), (6, 1), (20, 1), (30, 0)]);
-        assert_eq!(texts, ["name", "name", "3 records are missing: the ring was full"]);
-        assert_eq!(files.nr_missing(), 3);
-    }
-
-    #[test]
-    fn merged_file_has_the_numbers_of_each_of_its_files() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let paths = [0, 1].map(|index| file_path(dir.path(), "disk", index));
-        write(&paths[0], 0, &[5, 7, 30]);
-        write(&paths[1], 1, &[4, 6, 20]);
-        let mut files = TraceFiles::open(&paths).expect("a trace");
-        let mut bytes = Vec::new();
-        while let Some(entry) = files.next_entry().expect("records") {
-            bytes.extend(entry.record.to_bytes());
-            bytes.extend(entry.data);
-        }
-        let merged = dir.path().join("merged.bin");
-        std::fs::write(&merged, bytes).expect("it is written");
-        let mut files = TraceFiles::open(&[merged]).expect("a trace");
-        let nr = std::iter::from_fn(|| files.next_entry().expect("records")).count();
-        // Two files with a head of two records, and three records each.
-        assert_eq!((nr, files.nr_missing()), (10, 3));
-    }
-
-    #[test]
-    fn truncated_and_foreign_files_are_refused_by_name() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = file_path(dir.path(), "disk", 0);
-        write(&path, 0, &[1]);
-        let len = std::fs::metadata(&path).expect("a file").len();
-        File::options().write(true).open(&path).expect("a file").set_len(len - 1).expect("cut");
-        let paths = [path.clone()];
-        let mut files = TraceFiles::open(&paths).expect("its beginning");
-        let error = std::iter::repeat_with(|| files.next_entry()).find_map(Result::err);
-        let text = error.expect("the end is missing").to_string();
-        assert!(
-            text.contains("disk.blktrace.0: the file ends within the record at byte"),
-            "{text}"
-        );
-        std::fs::write(&path, [1; 64]).expect("it is written");
-        let text = TraceFiles::open(&paths).expect_err("no trace").to_string();
-        assert!(
-            text.contains("disk.blktrace.0: byte 0: a record begins with 0x01010101"),
-            "{text}"
-        );
-    }
-}
+mod tests;

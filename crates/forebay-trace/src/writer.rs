@@ -31,6 +31,8 @@ pub struct TraceFile<W> {
     pid: u32,
     /// The number of the next record.
     sequence: u32,
+    /// The time of the last record.
+    last_ns: u64,
     nr_records: u64,
     nr_lost: u64,
 }
@@ -38,7 +40,7 @@ pub struct TraceFile<W> {
 impl<W: Write> TraceFile<W> {
     /// Creates a writer of an empty file. [`begin`](Self::begin) comes next.
     pub fn new(out: W, place: Place) -> TraceFile<W> {
-        TraceFile { out, place, pid: 0, sequence: 0, nr_records: 0, nr_lost: 0 }
+        TraceFile { out, place, pid: 0, sequence: 0, last_ns: 0, nr_records: 0, nr_lost: 0 }
     }
 
     /// Records that the next records are those of a thread, with its number and name. `time_ns` is
@@ -134,6 +136,11 @@ impl<W: Write> TraceFile<W> {
         self.nr_records
     }
 
+    /// Returns the time of the last record, or 0.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
     /// Returns the number of records that are missing.
     pub fn nr_lost(&self) -> u64 {
         self.nr_lost
@@ -192,6 +199,7 @@ impl<W: Write> TraceFile<W> {
     /// Fills in the fields of the file, and writes a record.
     fn put(&mut self, record: Record, data: &[u8]) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
+        self.last_ns = self.last_ns.max(record.time_ns);
         let Place { device, index, .. } = self.place;
         let data_len = u16::try_from(data.len()).unwrap_or(u16::MAX);
         let (sequence, pid) = (self.sequence, self.pid);

@@ -1,5 +1,6 @@
 //! Traces of disks, as files of blktrace.
 
+mod disk;
 mod output;
 mod recorder;
 
@@ -9,9 +10,10 @@ use crate::disk::Disk;
 use crate::events;
 use crate::runtime::shared::Shared;
 use crate::runtime::trace::rings::DiskRings;
+use disk::TracedDisk;
 use forebay_trace::directory::{self, LOCAL_MAJOR, device, device_line, disk_name};
 use output::Output;
-use recorder::{Recording, TracedDisk};
+use recorder::Recording;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

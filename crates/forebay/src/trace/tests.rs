@@ -1,5 +1,6 @@
 //! Traces of real disks, read again.
 
+use super::disk::OpenDisk;
 use super::*;
 use crate::{Buf, Disk, Io};
 use forebay_trace::directory::DEVICES;
@@ -7,6 +8,7 @@ use forebay_trace::reader::TraceFiles;
 use forebay_trace::record::{Act, Categories, Kind};
 use forebay_trace::stream::receive;
 use std::fs;
+use std::sync::mpsc;
 
 /// Returns the stages of the first disk of a trace, as letters, with sectors and bytes.
 fn stages(dir: &Path) -> Vec<(&'static str, u64, u32)> {
@@ -285,4 +287,53 @@ fn slow_receiver_loses_counted_records_and_delays_no_io() {
         nr_stages += u64::from(matches!(entry.record.kind, Kind::Stage(_)));
     }
     assert_eq!((nr_stages, files.nr_missing()), (stats.records, stats.lost));
+}
+
+#[test]
+fn records_of_each_file_are_in_the_order_of_their_times() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join(DEVICES), "").expect("it is written");
+    let output = Output::Directory(dir.path().to_owned());
+    let disk = Disk::open("ram:1M").expect("it opens");
+    let rings = Arc::new(DiskRings::new(64));
+    assert!(disk.shared.begin_trace(Arc::clone(&rings)));
+    let (name, line) = ("disk".to_owned(), String::new());
+    let mut traced = OpenDisk::new(TracedDisk { name, line, device: 0, rings: rings.clone() });
+    let read = || _ = disk.read_at(&mut [0; 512], 0).expect("it is read");
+    std::thread::scope(|scope| {
+        let (go, begins) = mpsc::channel();
+        let (done, is_done) = mpsc::channel();
+        let early = scope.spawn(move || {
+            for () in begins {
+                read();
+                done.send(()).expect("it is awaited");
+            }
+        });
+        go.send(()).expect("it reads");
+        is_done.recv().expect("it has read");
+        traced.open(&output).expect("its files are created");
+        // The first record of this thread is older than the last one of the other, which ends
+        // before the recorder finds this ring.
+        read();
+        go.send(()).expect("it reads");
+        is_done.recv().expect("it has read");
+        drop(go);
+        early.join().expect("it ends");
+    });
+    traced.empty_rings(&output).expect("they are written");
+    traced.open(&output).expect("its files are created");
+    traced.empty_rings(&output).expect("they are written");
+    disk.shared.end_trace(&rings);
+    traced.flush().expect("they are written");
+    assert_eq!(letters(dir.path()), "QGDC".repeat(3));
+    let all = directory::find(dir.path()).expect("files");
+    // One of the context, and one of each thread.
+    assert_eq!(all["disk"].len(), 3);
+    for path in &all["disk"] {
+        let mut files = TraceFiles::open(std::slice::from_ref(path)).expect("a trace");
+        let times: Vec<_> = std::iter::from_fn(|| files.next_entry().expect("records"))
+            .map(|entry| entry.record.time_ns)
+            .collect();
+        assert!(times.is_sorted(), "{}: {times:?}", path.display());
+    }
 }
