@@ -108,7 +108,8 @@ cargo xtask <command>
   capi PREFIX          installs the library for C below a directory (cargo-c)
   package deb|static|container [--fast]
                        builds a package and tries it in a root of its own
-  package              the same for the Debian package, as part of ci
+  package              the same for the Debian package, or the static one and the container, as
+                       part of ci: the commit selects the part
   long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list
   long aio [MINUTES [SEED]]
                        programs on the system's libaio and on forebay-aio, several at once
