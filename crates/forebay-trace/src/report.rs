@@ -4,9 +4,9 @@
 //! it, as `btt` does: by its range on the device. Its time has up to six parts:
 //!
 //! - *plug*: from Q until its plug was unplugged (U);
-//! - *flush*: from there until the flush before its data was done; and from C until the flush after
-//!   them was done, for a FUA write on a device without FUA (messages);
-//! - *limit*: from there until the limits of its owner let it go (message);
+//! - *flush*: from there until the flush that must precede its data was done; and from C until the
+//!   flush after the data was done, for a FUA write on a device without FUA (messages);
+//! - *limit*: from there until the limits of its owner released it (message);
 //! - *tag*: from there until its request has got a tag (G); with S if it was not issued at once;
 //! - *queue*: from there until the request was issued (D) for the first time;
 //! - *driver*: from there to C.
@@ -30,6 +30,8 @@ use bio::{Open, Written, end_of};
 use std::collections::{BTreeMap, HashMap};
 
 /// Counts of a trace.
+///
+/// A request that a busy driver refused is issued again. It counts as issued once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bios that were queued and have a range.
@@ -123,6 +125,12 @@ impl Follower {
             Act::Issue => self.counts.flushes += 1,
             Act::Requeue => {
                 self.counts.requeues += 1;
+                // It is issued again. Its last D may be before the beginning of the trace.
+                let issued = match has_range {
+                    true => &mut self.counts.issued,
+                    false => &mut self.counts.flushes,
+                };
+                *issued = issued.saturating_sub(1);
                 self.within(range_of(record), |bio| bio.was_requeued = true);
             }
             Act::Split => self.counts.splits += 1,
@@ -147,8 +155,7 @@ impl Follower {
         self.counts
     }
 
-    /// Ends the trace: passes the bios to `done` for which only a later record could have shown
-    /// that they wait.
+    /// Ends the trace: passes to `done` the FUA writes that have completed and wait for no flush.
     pub fn finish(&mut self, done: impl FnMut(Traced)) {
         let ended = self.written.extract_if(.., |written| !written.waits);
         ended.map(|written| written.bio.ended(&written.complete)).for_each(done);

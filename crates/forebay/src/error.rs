@@ -521,8 +521,8 @@ pub enum OwnerError {
     },
     /// The disk has several hardware contexts, and weights order the I/O of one.
     #[error(
-        "{disk}: weight not set, because it orders one hardware context and the disk has \
-         {nr_hw_queues}: use nr_hw_queues=1"
+        "{disk}: weight not set: weights need one hardware context, and the disk has \
+         {nr_hw_queues}; open it with nr_hw_queues=1"
     )]
     Contexts {
         /// The spec of the disk.

@@ -96,7 +96,8 @@ impl<'a> Connection<'a> {
                     "run this as the user of the server, or as root".to_owned()
                 }
                 _ if is_other_file(path) => {
-                    "this path is not a socket; use that of serve --control or bench --insight"
+                    "this path is not a socket; use the socket of serve --control or bench \
+                     --insight"
                         .to_owned()
                 }
                 _ => format!("start the server with --control {}", path.display()),

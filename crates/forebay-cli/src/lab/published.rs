@@ -33,7 +33,7 @@ pub(super) struct Tags {
     pub(super) rows: &'static [(u32, [f64; 4])],
 }
 
-/// Reads of 1 MiB, in requests of 256 KiB, on the disk that turns.
+/// Reads of 1 MiB, in requests of 256 KiB, on the rotational disk.
 const HDD: Tags = Tags {
     experiment: "tags",
     device: "hdd",

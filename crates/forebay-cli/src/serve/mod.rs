@@ -97,7 +97,7 @@ pub(crate) struct ServeArgs {
     /// _burst, and latency_target_us. With client_ before it, a key applies to each connection, as
     /// in client_iops=100. client_weight, 1 to 10000, is the share of each connection among those
     /// of the export. A latency goal holds back owners of the same disk that have a looser goal, or
-    /// none (forebay control --client) [default: none]
+    /// none (forebay ctl SOCKET limits EXPORT --client) [default: none]
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = limits::limits)]
     limits: Vec<ExportLimits>,
     /// I/O priority of an export: realtime, best-effort or idle, perhaps with a level from 0, the

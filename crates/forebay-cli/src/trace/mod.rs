@@ -33,10 +33,11 @@ Examples:
   blkparse -D t -i disk.img            every record, by blktrace's own program
   blkparse -D t -i disk.img -d m.bin   all records of the disk in one file
   forebay trace report m.bin           its report
-The stages: plug, until the thread's plug is unplugged; flush, until the flush before its data is
-done, and after them the one that makes them durable; limit, until the limits of its owner let it
-go; tag, until the request has a tag; queue, until it is issued; driver, until it is complete.
-forebay top and the metrics have the same names. A flush has no stages, but a time.";
+The stages: plug, until the thread's plug is unplugged; flush, until the flush that must precede
+its data is done, plus the flush after the data that makes a FUA write durable; limit, until the
+limits of its owner release it; tag, until the request has a tag; queue, until it is issued; driver,
+until it is complete. forebay top and the metrics have plug, tag, queue and driver. A flush has no
+stages, but a time.";
 
 /// Options of `forebay trace`.
 #[derive(Args, Debug)]

@@ -96,7 +96,7 @@ fn target_that_cannot_be_met_is_noted_and_ends_a_job_that_may_not_exceed_it() {
 }
 
 #[test]
-fn depth_that_pauses_keep_the_job_from_is_noted() {
+fn unreached_depth_is_reported() {
     let args = "--name=a --filename=ram:1M --rw=randread --iodepth=8 --time_based --runtime=60 \
                 --latency_target=10s --latency_window=20ms --output-format=json";
     let output = bench(&folder(), &format!("{args} --thinktime=1ms --thinktime_blocks=2"));

@@ -108,8 +108,8 @@ fn pictures_and_sweeps_that_cannot_be_made_are_refused_before_the_run() {
         ("--sweep nosuch=1,2", "--sweep=nosuch=1: a: unknown key `nosuch`"),
         (
             "--sweep iodept=1,2",
-            "--sweep=iodept=1: a key of the disk, not an option (did you mean iodepth?): a: \
-             unknown key `iodept`",
+            "--sweep=iodept=1: not an option of bench (did you mean iodepth?), so it is taken as a \
+             key of the disk: a: unknown key `iodept`",
         ),
         ("--sweep bs=4k,8k --write_bw_log=x", "each run would overwrite the logs"),
         ("--sweep bs=4k,8k --output-format=json+", "printed as normal or as json"),

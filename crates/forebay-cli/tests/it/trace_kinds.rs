@@ -215,7 +215,7 @@ fn report_has_the_times_of_flushes_and_of_the_flush_after_a_fua_write() {
 }
 
 #[test]
-fn report_does_not_take_a_wait_for_a_limit_for_one_for_a_tag() {
+fn report_separates_limit_waits_from_tag_waits() {
     let folder = folder();
     let args =
         "--name=x --filename=ram:4M --rw=randwrite --bs=4k --number_ios=20 --throttle_iops=100";

@@ -173,7 +173,7 @@ fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
     };
     let messages = run_ours(&format!("{args} --write_iolog=empty"));
     assert_eq!(log("empty"), 0);
-    assert!(messages.contains("--read_beyond_wp=1 reads everything"), "{messages}");
+    assert!(messages.contains("use --read_beyond_wp=1 to read everything"), "{messages}");
     if let Some([theirs, ours]) = run(test, &format!("--zonemode=zbd {options}")) {
         assert_eq!((theirs.len(), ours.len()), (0, 0));
     }

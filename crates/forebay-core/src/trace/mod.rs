@@ -102,7 +102,7 @@ impl Trace {
         }
     }
 
-    /// Records that a request waits for no flush any more, with the result.
+    /// Records the end of the flush that a request waited for, with the result.
     #[inline]
     pub(crate) fn flush_done(
         &mut self,

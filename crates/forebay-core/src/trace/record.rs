@@ -40,8 +40,8 @@ pub enum TraceEvent {
     FlushElided,
     /// Message: a limit has held a request back. The number is the time in nanoseconds.
     LimitWait,
-    /// Message: a request has what it needed a flush for, or the failure of that flush. The number
-    /// is the time in nanoseconds since its first bio was queued.
+    /// Message: the flush that a request needed has succeeded or failed. The number is the time in
+    /// nanoseconds since the first bio of the request was queued.
     FlushDone,
     /// Records are missing here, because the ring was full. The number is how many.
     Lost,

@@ -57,7 +57,7 @@ pub struct Varied {
     /// Draws of sizes, and of whatever else is neither an offset nor a direction.
     draws: Xoshiro256,
     spread: Spread,
-    /// Bytes from the region's begin: where the last I/O began, and ended, by direction.
+    /// Bytes from the region's start: where the last I/O began, and ended, by direction.
     last: [(u64, u64); 3],
     /// I/Os before the next seek.
     before_seek: i64,
@@ -66,7 +66,7 @@ pub struct Varied {
     /// The write pointers of the file, if its zones have them.
     zoned: Option<(Limits, Arc<WritePointers>)>,
     is_mixed: bool,
-    /// Whether no number of bytes ends it.
+    /// Whether the stream has no byte limit.
     is_endless: bool,
 }
 

@@ -41,8 +41,8 @@ pub enum RegionError {
     },
     /// The region has no whole zone.
     #[error(
-        "{job}: no whole zone of {size} bytes (--zonesize) is in {len} bytes; lower --zonesize, or \
-         raise --size"
+        "{job}: {len} bytes contain no whole zone of {size} bytes (--zonesize); lower --zonesize, \
+         or raise --size"
     )]
     NoZone {
         /// The job's name.
@@ -54,8 +54,8 @@ pub enum RegionError {
     },
     /// The region ends in a zone with too high a number.
     #[error(
-        "{job}: zones of {size} bytes (--zonesize) are too many for {len} bytes: at most {max}; \
-         raise --zonesize, or lower --size"
+        "{job}: too many zones of {size} bytes (--zonesize) in {len} bytes: at most {max} are \
+         supported; raise --zonesize, or lower --size"
     )]
     ManyZones {
         /// The job's name.

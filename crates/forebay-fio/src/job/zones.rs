@@ -89,13 +89,14 @@ impl ZoneOptions {
             ZoneMode::None => None,
             ZoneMode::Strided => (self.size == 0).then_some("--zonemode=strided needs --zonesize"),
             ZoneMode::Zbd if self.size == 0 => Some(
-                "--zonemode=zbd needs --zonesize: zones are emulated on disks that are not zoned",
+                "--zonemode=zbd needs --zonesize: its zones are emulated, so no device reports \
+                 their size",
             ),
             ZoneMode::Zbd if self.size < SIZE_MIN => {
                 Some("--zonemode=zbd needs a --zonesize of at least 512 bytes")
             }
             ZoneMode::Zbd if self.capacity > self.size => {
-                Some("--zonecapacity is larger than --zonesize")
+                Some("--zonecapacity is larger than --zonesize; lower --zonecapacity")
             }
             ZoneMode::Zbd if self.job_max_open > 0 && self.max_open == 0 => {
                 Some("--job_max_open_zones needs --max_open_zones")
@@ -110,8 +111,8 @@ impl ZoneOptions {
     /// Returns a warning for jobs that only read.
     pub(super) fn warning_of_reads(&self) -> Option<String> {
         (self.mode == ZoneMode::Zbd && !self.read_beyond_wp).then(|| {
-            "emulated zones are empty until a job of this run writes to them, and reads end where \
-             the data end; --read_beyond_wp=1 reads everything"
+            "emulated zones are empty until a job of this run writes to them, and reads stop at \
+             the write pointers; use --read_beyond_wp=1 to read everything"
                 .to_owned()
         })
     }

@@ -18,7 +18,7 @@ impl Intervals {
         self.every_ms > 0
     }
 
-    /// Returns the begin of the open interval.
+    /// Returns the start of the open interval.
     pub(super) fn begin_ns(&self) -> u64 {
         self.begin_ns
     }

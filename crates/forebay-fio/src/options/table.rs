@@ -299,8 +299,8 @@ const MAIN: &[OptionSpec] = &[
         "level of the I/O priority, 0 to 7; 0 is the highest",
         Kind::Int { min: 0, max: 7, set: |g, n| g.priority.prio = Some(n as u8) }),
     row("prioclass", &[], "0",
-        "class of the I/O priority, for scheduler=mq-deadline: 1 real-time, 2 best effort, 3 idle; \
-         0: none",
+        "class of the I/O priority, for scheduler=mq-deadline or bfq: 1 real-time, 2 best effort, \
+         3 idle; 0: none",
         Kind::Int { min: 0, max: 3, set: |g, n| g.priority.prioclass = Some(n as u8) }),
     row("cmdprio_percentage", &[], "0",
         "percentage of the reads and writes that have the priority of cmdprio_class and cmdprio",

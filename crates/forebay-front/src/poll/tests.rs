@@ -296,7 +296,7 @@ proptest! {
     ) {
         let mut polling = Polling::new(PollMode::Adaptive);
         let (mut now_ns, mut nr_requests) = (1_000_000_u64, 0);
-        // Wasted time so far, and the least of it at the begin of a wait, less what time allows.
+        // Wasted time so far, and the least of it at the start of a wait, less what time allows.
         let (mut wasted_ns, mut least_ns) = (0, i64::MAX);
         let slack_ns = CREDIT_MAX_NS + waits.iter().map(|wait| wait.1 as i64).max().unwrap_or(0);
         let nr = waits.len() * nr_rounds;

@@ -1,4 +1,4 @@
-//! Tests of the disk that turns: its order, its times, and the published row.
+//! Tests of the rotational disk: its order, its times, and the published row.
 
 extern crate std;
 

@@ -1,4 +1,4 @@
-//! Sequential readers with weights on a disk that turns, in virtual time.
+//! Sequential readers with weights on a rotational disk, in virtual time.
 
 use forebay_core::{Policy, SchedulerPolicy};
 use forebay_fio::cmdline::{Parsed, parse};

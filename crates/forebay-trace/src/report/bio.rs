@@ -54,9 +54,9 @@ impl Traced {
 pub(super) struct Open {
     pub(super) queued: Record,
     pub(super) unplugged_ns: Option<u64>,
-    /// The end of the flush before its data.
+    /// The end of the flush that must precede its data.
     pub(super) flushed_ns: Option<u64>,
-    /// A limit has let it go.
+    /// The time at which a limit released it.
     pub(super) released_ns: Option<u64>,
     pub(super) tagged_ns: Option<u64>,
     pub(super) issued_ns: Option<u64>,

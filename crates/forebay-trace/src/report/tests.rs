@@ -101,6 +101,28 @@ fn short_count_and_repeat_end_the_bio_once() {
 }
 
 #[test]
+fn requeued_requests_and_flushes_are_issued_once() {
+    // The trace begins after the first D of two commands.
+    let (_, follower) = follow(&[
+        record(Act::Requeue, 8, 64, 8),
+        record(Act::Requeue, 9, 0, 0),
+        record(Act::Queue, 10, 0, 8),
+        record(Act::Issue, 11, 0, 8),
+        record(Act::Requeue, 11, 0, 8),
+        record(Act::Issue, 12, 0, 8),
+        record(Act::Requeue, 12, 0, 8),
+        record(Act::Issue, 13, 0, 0),
+        record(Act::Requeue, 13, 0, 0),
+        record(Act::Issue, 20, 0, 8),
+        record(Act::Issue, 21, 0, 0),
+        record(Act::Complete, 30, 0, 8),
+        record(Act::Complete, 40, 0, 0),
+    ]);
+    let counts = follower.counts();
+    assert_eq!((counts.issued, counts.flushes, counts.requeues), (1, 1, 5));
+}
+
+#[test]
 fn unfinished_bios_stay_open_and_flushes_have_no_range() {
     let (done, follower) = follow(&[
         record(Act::Queue, 10, 0, 8),

@@ -226,8 +226,8 @@ fn bad_owners_limits_and_weights_are_refused() {
         "limits not set: read_bps_burst=5: expected read_bps above 0 beside it: set that too",
         "owner a: weight 0 not set: expected a number from 1 to 10000",
         "owner a: weight 10001 not set: expected a number from 1 to 10000",
-        "ram:1M?nr_hw_queues=2: weight not set, because it orders one hardware context and the \
-         disk has 2: use nr_hw_queues=1",
+        "ram:1M?nr_hw_queues=2: weight not set: weights need one hardware context, and the disk \
+         has 2; open it with nr_hw_queues=1",
         "ram:1M?nr_hw_queues=2: no owner added, because its name is empty: name it",
         "ram:1M?wake=single: no owner added, because the disk emulates an earlier system, which \
          has none: remove its keys (wake, run_queue, kick)",

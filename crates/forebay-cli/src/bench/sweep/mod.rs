@@ -178,7 +178,10 @@ fn about_key(key: &str) -> String {
         Err(UsageError::UnknownOption { nearest: Some(near), .. })
             if Setting::named(key).is_none() =>
         {
-            format!("a key of the disk, not an option (did you mean {near}?): ")
+            format!(
+                "not an option of bench (did you mean {near}?), so it is taken as a key of the \
+                 disk: "
+            )
         }
         _ => String::new(),
     }

@@ -54,9 +54,9 @@ fn simulate(lines: &str) -> Result<String, String> {
     Ok(format!("{summary:?}"))
 }
 
-/// Two owners on a disk that turns.
+/// Two owners on a rotational disk.
 const READERS: &str = "filename=model:hdd rw=read iodepth=1 weight=50 scheduler=bfq";
-/// A disk that turns, with requests that wait.
+/// A rotational disk, with requests that wait.
 const DEEP: &str =
     "filename=model:hdd iodepth=16 scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
 

@@ -178,7 +178,7 @@ fn wrong_sockets_and_malformed_answers_are_refused_with_the_reason() {
     assert!(missing.contains("run/none: cannot connect to the control socket: "), "{missing}");
     std::fs::write(folder.path().join("run/file"), "").expect("a file");
     let file = error(&folder, "run/file --once", 1);
-    assert!(file.contains("this path is not a socket; use that of serve --control"), "{file}");
+    assert!(file.contains("not a socket; use the socket of serve --control or bench"), "{file}");
     let none = error(&folder, "--once", 2);
     assert!(none.starts_with("forebay: no running process found in "), "{none}");
     let terminal = error(&folder, "run/none", 2);

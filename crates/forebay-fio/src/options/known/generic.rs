@@ -11,7 +11,7 @@ const MERGE: &str = "name the directory of the files of blktrace with --read_iol
 const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
 const VERIFY_STATE: &str = "verify state files are neither written nor read";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
-const ZONES: &str = "zones are emulated, and writes to them do not fail at write pointers";
+const ZONES: &str = "zones are emulated, so no write fails at a write pointer";
 const PLACEMENT: &str = "hints are not passed to the device";
 const STEADY: &str = "the rates are sampled once a second";
 const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";

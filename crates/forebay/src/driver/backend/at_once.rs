@@ -3,7 +3,7 @@
 //! A request that this thread drops while it unwinds has an unclear end. If the panic began inside
 //! `submit`, the disk fails, also if the back end catches the panic. If the thread submits in a
 //! destructor, because it had panicked before, the drop is an I/O error of one request. `submit`
-//! must not ask for that at its begin, because the question costs more than the call. So such
+//! must not ask for that at its start, because the question costs more than the call. So such
 //! requests are listed, and the driver decides when `submit` has returned: a thread that still
 //! unwinds then has done so before.
 

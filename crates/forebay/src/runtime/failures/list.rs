@@ -19,8 +19,8 @@ struct List {
     spec: String,
     /// Why the device is gone if a request was given up.
     no_answer: String,
-    /// Returns the driver's reason. Weak: contexts have this list, and readers of counters may keep
-    /// contexts for longer than the disk is open.
+    /// Source of the driver's reason. Weak: contexts have this list, and readers of counters may
+    /// keep contexts for longer than the disk is open.
     device: Weak<dyn Device>,
     /// Whether there are failures. Relaxed: a hint. The thread that records a failure sees it at
     /// the end of this turn, or of its next one if it is between turns.

@@ -9,7 +9,7 @@ use super::*;
 /// A device so slow that the load takes several of the seconds after which kyber tunes its depths.
 const SLOW_KYBER: &str = "device=fixed:latency_ns=100000000 scheduler=kyber device_depth=4";
 
-/// A disk that turns, with requests that wait.
+/// A rotational disk, with requests that wait.
 const TURNING_BFQ: &str = "device=hdd scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
 
 /// The keys that are honoured, by the settings that they need to have an effect, and a value.
