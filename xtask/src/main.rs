@@ -107,7 +107,7 @@ cargo xtask <command>
   python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
   package deb|static|container [--fast]
-                       builds a package and tries it in a root of its own
+                       builds a package and tries it in a separate root directory
   package              the same for the Debian package, or the static one and the container, as
                        part of ci: the commit selects the part
   long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list

@@ -1,5 +1,5 @@
 //! The Debian package: the program, `libforebay_aio.so`, the replacement of `libaio.so.1`, the
-//! library for C with its header, manual pages, completions and units of systemd.
+//! library for C with its header, manual pages, completions and systemd units.
 //!
 //! One package has everything, for machines of one's own. The lint of Debian must find no error in
 //! it. Then dpkg installs it in an empty root that has only the libraries that it depends on.

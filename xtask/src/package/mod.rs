@@ -1,4 +1,4 @@
-//! `cargo xtask package deb|static|container`: builds a package, and tries it in a root of its own.
+//! `cargo xtask package deb|static|container`: builds a package, and tries it in a separate root.
 //!
 //! - [`tree`]: the files of a package, and the manual pages and completions of the program;
 //! - [`deb`]: the Debian package: program, libraries, header, pages, completions, units;
