@@ -98,6 +98,7 @@ impl Trace {
     #[inline]
     pub(crate) fn flush(&mut self, event: TraceEvent, rq: &Request, splits: &Splits, now: u64) {
         if self.is_on() {
+            let now = now.max(rq.unplugged_ns);
             self.write(TraceRecord::of_bio(event, &rq.head(splits).bio, now).with_number(0));
         }
     }
@@ -112,7 +113,7 @@ impl Trace {
         now: u64,
     ) {
         if self.is_on() {
-            let head = rq.head(splits);
+            let (head, now) = (rq.head(splits), now.max(rq.unplugged_ns));
             // 0: it was queued before the trace began, by a thread without a clock.
             let age_ns = if head.queued_ns == 0 { 0 } else { now.saturating_sub(head.queued_ns) };
             let record = TraceRecord::of_bio(TraceEvent::FlushDone, &head.bio, now);
