@@ -71,6 +71,8 @@ struct FileReader {
     /// has the records of several.
     last_sequences: HashMap<(u32, u32), u32>,
     nr_missing: u64,
+    /// Records are missing before the next stage.
+    has_gap: bool,
 }
 
 impl FileReader {
@@ -79,7 +81,8 @@ impl FileReader {
             File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
         let file = BufReader::with_capacity(1 << 16, file);
         let path = path.to_owned();
-        Ok(FileReader { path, file, offset: 0, last_sequences: HashMap::new(), nr_missing: 0 })
+        let last_sequences = HashMap::new();
+        Ok(FileReader { path, file, offset: 0, last_sequences, nr_missing: 0, has_gap: false })
     }
 
     /// Returns the next record of a known kind.
@@ -113,6 +116,7 @@ impl FileReader {
             // A file of several traces begins again.
             if gap < u32::MAX / 2 {
                 self.nr_missing += u64::from(gap);
+                self.has_gap |= gap > 0;
             }
         }
     }
@@ -144,6 +148,8 @@ pub struct TraceFiles {
     /// The next record of each file, by time, number, and index of the file.
     heads: BinaryHeap<Reverse<(u64, u32, usize)>>,
     entries: Vec<Option<Entry>>,
+    /// The number of files with a gap.
+    nr_gaps: usize,
 }
 
 impl TraceFiles {
@@ -155,7 +161,7 @@ impl TraceFiles {
         let files =
             paths.iter().map(|path| FileReader::open(path)).collect::<Result<Vec<_>, _>>()?;
         let entries = vec![None; files.len()];
-        let mut all = TraceFiles { files, heads: BinaryHeap::new(), entries };
+        let mut all = TraceFiles { files, heads: BinaryHeap::new(), entries, nr_gaps: 0 };
         (0..all.files.len()).try_for_each(|at| all.fetch(at))?;
         Ok(all)
     }
@@ -167,6 +173,10 @@ impl TraceFiles {
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         let Some(Reverse((_, _, at))) = self.heads.pop() else { return Ok(None) };
         let entry = self.entries[at].take();
+        let is_stage = |entry: &Entry| matches!(entry.record.kind, Kind::Stage(_));
+        if entry.as_ref().is_some_and(is_stage) {
+            self.end_gap(at);
+        }
         self.fetch(at)?;
         Ok(entry)
     }
@@ -176,14 +186,32 @@ impl TraceFiles {
         self.files.iter().map(|file| file.nr_missing).sum()
     }
 
+    /// Returns whether a file lacks records between its last one that was returned and its next
+    /// stage.
+    pub fn has_gap(&self) -> bool {
+        self.nr_gaps > 0
+    }
+
     fn fetch(&mut self, at: usize) -> Result<(), ReadError> {
-        if let Some(entry) = self.files[at].next()? {
-            self.heads.push(Reverse((entry.record.time_ns, entry.record.sequence, at)));
-            self.entries[at] = Some(entry);
+        let had_gap = self.files[at].has_gap;
+        match self.files[at].next()? {
+            Some(entry) => {
+                self.nr_gaps += usize::from(self.files[at].has_gap && !had_gap);
+                self.heads.push(Reverse((entry.record.time_ns, entry.record.sequence, at)));
+                self.entries[at] = Some(entry);
+            }
+            None => self.end_gap(at),
         }
         Ok(())
     }
+
+    fn end_gap(&mut self, at: usize) {
+        self.nr_gaps -= usize::from(std::mem::take(&mut self.files[at].has_gap));
+    }
 }
+
+#[cfg(test)]
+mod gap_tests;
 
 #[cfg(test)]
 mod tests {
@@ -194,7 +222,7 @@ mod tests {
     use forebay_core::{BioFlags, Op, TraceEvent, TraceRecord};
     use std::time::Duration;
 
-    fn write(path: &Path, index: u32, times: &[u64]) {
+    pub(super) fn write(path: &Path, index: u32, times: &[u64]) {
         let place = Place { device: 0, index, errno_of: |_| 5 };
         let mut file = TraceFile::new(File::create(path).expect("a file"), place);
         file.begin(1, "name", 0, Duration::ZERO).expect("it is written");
