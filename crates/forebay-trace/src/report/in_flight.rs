@@ -4,6 +4,9 @@
 //! rest after a short count waits for another D. So does a command that a busy driver refuses (R).
 //! A failed command of several bios may be tried again, bio by bio: its bios end only if no D
 //! follows.
+//!
+//! Discards merge without being neighbours. Then the records of their request have the start of the
+//! first bio, and the length of all.
 
 use super::bio::{Open, sectors_of};
 use super::waiting::{BioId, Cover, Note, Op, Phase, Piece, Waiting};
@@ -23,6 +26,10 @@ fn op_of(record: &Record) -> Op {
     record.categories.0 & all.0
 }
 
+fn is_discard(op: Op) -> bool {
+    Categories(op).has(Categories::DISCARD)
+}
+
 /// Commands of the same operation and range, oldest first. A command has the pieces of its bios in
 /// the order of their sectors.
 type Commands = VecDeque<Vec<Piece>>;
@@ -35,6 +42,10 @@ pub(super) struct InFlight {
     waiting: Waiting,
     /// The commands at the driver: operation, first sector, and the sector after the last.
     commands: BTreeMap<(Op, u64, u64), Commands>,
+    /// Discards that have merged and have no tag, oldest first.
+    merged_discards: VecDeque<Piece>,
+    /// The other discards of a request that has a tag, by its first bio.
+    tagged_discards: HashMap<BioId, Vec<Piece>>,
 }
 
 impl InFlight {
@@ -60,15 +71,25 @@ impl InFlight {
     /// Takes an M or F. `last` is the bio that the same thread has queued last: if the record is
     /// not about that one, its request has merged in the scheduler with one that has a tag.
     pub(super) fn merge(&mut self, record: &Record, last: Option<BioId>) {
+        let (op, range) = (op_of(record), sectors_of(record));
         if let Some(bio) = last.and_then(|id| self.bios.get_mut(&id))
-            && bio.sectors() == sectors_of(record)
+            && bio.sectors() == range
         {
             bio.is_merged = true;
+            if is_discard(op) {
+                let bios = &self.bios;
+                let is_open = |id: BioId| bios.contains_key(&id);
+                let piece = self.waiting.take_newest(Phase::Queued, op, range, &is_open);
+                self.merged_discards.extend(piece);
+            }
             return;
         }
         for piece in self.take(&[Phase::Queued, Phase::Tagged], record) {
             self.change(piece, |bio| bio.is_merged = true);
-            self.waiting.push_back(Phase::Tagged, op_of(record), piece);
+            match is_discard(op) {
+                true => self.merged_discards.push_back(piece),
+                false => self.waiting.push_back(Phase::Tagged, op, piece),
+            }
         }
     }
 
@@ -136,8 +157,13 @@ impl InFlight {
 
     /// Takes a G.
     pub(super) fn tag(&mut self, record: &Record) {
-        for piece in self.take(&[Phase::Queued], record) {
-            self.change(piece, |bio| _ = bio.tagged_ns.get_or_insert(record.time_ns));
+        let mut pieces = self.take(&[Phase::Queued], record);
+        self.add_discards(&mut pieces, record);
+        for piece in &pieces {
+            self.change(*piece, |bio| _ = bio.tagged_ns.get_or_insert(record.time_ns));
+        }
+        self.keep_discards(&mut pieces, record);
+        for piece in pieces {
             self.waiting.push_back(Phase::Tagged, op_of(record), piece);
         }
     }
@@ -145,7 +171,8 @@ impl InFlight {
     /// Takes a D.
     pub(super) fn issue(&mut self, record: &Record) {
         // Merged requests need not have a G, and other traces may have none.
-        let pieces = self.take(&[Phase::Tagged, Phase::Failed, Phase::Queued], record);
+        let mut pieces = self.take(&[Phase::Tagged, Phase::Failed, Phase::Queued], record);
+        self.add_discards(&mut pieces, record);
         for piece in &pieces {
             self.change(*piece, |bio| {
                 bio.issued_ns.get_or_insert(record.time_ns);
@@ -160,8 +187,12 @@ impl InFlight {
 
     /// Takes an R.
     pub(super) fn requeue(&mut self, record: &Record) {
-        for piece in self.take_command(record).unwrap_or_default() {
-            self.change(piece, |bio| bio.was_requeued = true);
+        let mut pieces = self.take_command(record).unwrap_or_default();
+        for piece in &pieces {
+            self.change(*piece, |bio| bio.was_requeued = true);
+        }
+        self.keep_discards(&mut pieces, record);
+        for piece in pieces {
             self.waiting.push_front(Phase::Tagged, op_of(record), piece);
         }
     }
@@ -176,8 +207,8 @@ impl InFlight {
 
     fn succeed(&mut self, record: &Record) -> Vec<Open> {
         let (_, end) = sectors_of(record);
-        // A read of no bytes has met the end of a file.
-        let is_end = record.bytes == 0;
+        // A read of no bytes has met the end of a file. A discard is complete or has failed.
+        let is_end = record.bytes == 0 || is_discard(op_of(record));
         let mut ended = Vec::new();
         for piece in self.take_command(record).unwrap_or_default() {
             if piece.end <= end || is_end {
@@ -229,6 +260,8 @@ impl InFlight {
         self.bios.clear();
         self.waiting.clear();
         self.commands.clear();
+        self.merged_discards.clear();
+        self.tagged_discards.clear();
         nr
     }
 
@@ -248,6 +281,30 @@ impl InFlight {
             self.change(*piece, |bio| bio.nr_left += 1);
         }
         pieces
+    }
+
+    /// Adds the other discards of a request of which `pieces` has the first.
+    fn add_discards(&mut self, pieces: &mut Vec<Piece>, record: &Record) {
+        let (start, end) = sectors_of(record);
+        let Some(first) = pieces.first().filter(|_| is_discard(op_of(record))) else { return };
+        if let Some(others) = self.tagged_discards.remove(&first.bio) {
+            return pieces.extend(others);
+        }
+        let mut left = pieces.iter().fold(end - start, |left, it| left.saturating_sub(it.len()));
+        while left > 0
+            && let Some(piece) = self.merged_discards.pop_front()
+        {
+            left = left.saturating_sub(piece.len());
+            pieces.push(piece);
+        }
+    }
+
+    /// Keeps the other discards of a request that has a tag, and leaves its first piece.
+    fn keep_discards(&mut self, pieces: &mut Vec<Piece>, record: &Record) {
+        if is_discard(op_of(record)) && pieces.len() > 1 {
+            let others = pieces.split_off(1);
+            self.tagged_discards.insert(pieces[0].bio, others);
+        }
     }
 
     /// Removes the oldest command that a C or R is about: one of its range, or else the shortest

@@ -44,6 +44,13 @@ pub(super) struct Piece {
     pub(super) end: u64,
 }
 
+impl Piece {
+    /// Returns the number of sectors.
+    pub(super) fn len(self) -> u64 {
+        self.end - self.start
+    }
+}
+
 /// The common properties of the pieces of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {

@@ -124,6 +124,35 @@ fn request_that_merges_after_its_tag_takes_both_bios_along() {
 }
 
 #[test]
+fn discards_that_merge_without_being_neighbours_end_with_their_request() {
+    let categories = Categories::WRITE.with(Categories::DISCARD);
+    let discard = |act, at, sector, nr| Record { categories, ..record(act, at, sector, nr) };
+    let (done, follower) = follow(&[
+        discard(Act::Queue, 10, 80, 8),
+        discard(Act::Queue, 11, 0, 16),
+        discard(Act::BackMerge, 11, 0, 16),
+        discard(Act::Queue, 12, 400, 8),
+        discard(Act::BackMerge, 12, 400, 8),
+        // In another request.
+        discard(Act::Queue, 13, 200, 8),
+        discard(Act::Queue, 14, 0, 16),
+        discard(Act::BackMerge, 14, 0, 16),
+        discard(Act::GetRequest, 20, 80, 32),
+        discard(Act::GetRequest, 21, 200, 24),
+        discard(Act::Issue, 22, 80, 32),
+        discard(Act::Requeue, 23, 80, 32),
+        discard(Act::Issue, 24, 200, 24),
+        discard(Act::Issue, 30, 80, 32),
+        discard(Act::Complete, 40, 80, 32),
+        discard(Act::Complete, 50, 200, 24),
+    ]);
+    assert_eq!(ends(&done), [(0, 29, 0), (0, 36, 0), (80, 30, 0), (200, 37, 0), (400, 28, 0)]);
+    assert_eq!(done.iter().filter(|bio| bio.was_requeued).count(), 3);
+    assert!(done.iter().all(|bio| bio.stages_ns[3] > 0 && bio.stages_ns[4] > 0));
+    assert_eq!(follower.nr_open(), 0);
+}
+
+#[test]
 fn request_of_a_busy_driver_is_issued_again_before_newer_ones() {
     let (done, _) = follow(&[
         record(Act::Queue, 10, 0, 8),
@@ -277,7 +306,8 @@ impl Numbers {
         let bytes = self.pick(&[0, 1, 512, 513, 1024, 4096, 4608, 8192, u32::MAX]);
         let error = self.pick(&[0, 0, 0, -5, -11, i16::MIN, i16::MAX]);
         let cpu = self.pick(&[0, 1]);
-        let categories = Categories::WRITE.with(self.pick(&[Categories::FUA, Categories::FS]));
+        let categories = [Categories::FUA, Categories::FS, Categories::DISCARD];
+        let categories = Categories::WRITE.with(self.pick(&categories));
         let kinds = [1, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 7, 8, 8, 8, 9, 10, 13, 99];
         let kind = self.pick(&kinds);
         let Some(act) = Act::ALL.into_iter().find(|act| *act as u8 == kind) else {
