@@ -83,6 +83,21 @@ impl Trace {
         }
     }
 
+    /// Records that the first bio of a request ends without a command.
+    #[cold]
+    pub(crate) fn refuse_head(
+        &mut self,
+        rq: &Request,
+        splits: &Splits,
+        status: BlockStatus,
+        now: u64,
+    ) {
+        if self.is_on() {
+            let record = TraceRecord::of(TraceEvent::Complete, rq, rq.head_len(splits), now);
+            self.write(record.with_status(Some(status)));
+        }
+    }
+
     /// Records that a limit has held a request back for this long.
     #[inline]
     pub(crate) fn limit_wait(&mut self, rq: &Request, waited_ns: u64, now: u64) {

@@ -33,6 +33,6 @@ mod stats;
 mod tag_steps;
 mod tags;
 mod timeouts;
-mod trace_times;
+mod traces;
 mod turns;
 mod wait_defaults;
