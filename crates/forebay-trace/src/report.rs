@@ -150,7 +150,9 @@ impl Follower {
             Act::Issue => self.counts.flushes += 1,
             Act::Requeue => {
                 self.counts.requeues += 1;
-                self.in_flight.requeue(record);
+                if has_range {
+                    self.in_flight.requeue(record);
+                }
             }
             Act::Split => {
                 self.counts.splits += 1;

