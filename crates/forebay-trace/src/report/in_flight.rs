@@ -17,13 +17,37 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 const WOULD_WAIT: i16 = -11;
 
 /// The operations of bios, for messages, which have none.
-const OPS: [Op; 3] =
-    [Categories::READ.0, Categories::WRITE.0, Categories::WRITE.with(Categories::DISCARD).0];
+const OPS: [Op; 9] = {
+    const WRITE: Categories = Categories::WRITE;
+    const DISCARD: Categories = WRITE.with(Categories::DISCARD);
+    [
+        Categories::READ.0,
+        WRITE.0,
+        WRITE.with(Categories::FLUSH).0,
+        WRITE.with(Categories::FUA).0,
+        WRITE.with(FLUSHES).0,
+        DISCARD.0,
+        DISCARD.with(Categories::FLUSH).0,
+        DISCARD.with(Categories::FUA).0,
+        DISCARD.with(FLUSHES).0,
+    ]
+};
+
+/// The flags of requests that need flushes.
+const FLUSHES: Categories = Categories::FLUSH.with(Categories::FUA);
 
 /// Returns the operation of a record.
 fn op_of(record: &Record) -> Op {
-    let all = Categories::READ.with(Categories::WRITE).with(Categories::DISCARD);
-    record.categories.0 & all.0
+    let ops = Categories::READ.with(Categories::WRITE).with(Categories::DISCARD);
+    record.categories.0 & ops.with(FLUSHES).0
+}
+
+/// Returns the operations of the bios that a record may be about, the likeliest first. Linux
+/// removes the flags of the flushes that it issues itself.
+fn ops_of(record: &Record) -> [Op; 4] {
+    let op = Categories(op_of(record));
+    let with = |flags: Categories| op.with(flags).0;
+    [op.0, with(Categories::FLUSH), with(Categories::FUA), with(FLUSHES)]
 }
 
 fn is_discard(op: Op) -> bool {
@@ -55,7 +79,8 @@ impl InFlight {
         self.nr_queued += 1;
         self.bios.insert(id, Open::new(record));
         let (start, end) = sectors_of(record);
-        self.waiting.push_back(Phase::Queued, op_of(record), Piece { bio: id, start, end });
+        let piece = Piece { bio: id, op: op_of(record), start, end };
+        self.waiting.push_back(Phase::Queued, piece);
         id
     }
 
@@ -88,7 +113,7 @@ impl InFlight {
             self.change(piece, |bio| bio.is_merged = true);
             match is_discard(op) {
                 true => self.merged_discards.push_back(piece),
-                false => self.waiting.push_back(Phase::Tagged, op, piece),
+                false => self.waiting.push_back(Phase::Tagged, piece),
             }
         }
     }
@@ -130,14 +155,18 @@ impl InFlight {
         self.bios.remove(&id)
     }
 
-    /// Notes an event of the oldest request of a range, of any operation.
+    /// Notes an event of the oldest request of a range, of any operation. Flushes are more likely
+    /// for one with that flag.
     fn note(&mut self, note: Note, range: (u64, u64)) -> Vec<BioId> {
         let bios = &self.bios;
         let is_open = |id: BioId| bios.contains_key(&id);
         let waiting = &mut self.waiting;
-        let mut oldest_of = |op: Op| Some((waiting.oldest_lacking(note, op, range, &is_open)?, op));
+        let mut oldest_of = |op: Op| {
+            let is_unlikely = note == Note::Flush && !Categories(op).has(Categories::FLUSH);
+            Some((is_unlikely, waiting.oldest_lacking(note, op, range, &is_open)?, op))
+        };
         let oldest = OPS.into_iter().filter_map(&mut oldest_of).min();
-        oldest.map_or(Vec::new(), |(_, op)| self.waiting.note(note, op, range, &is_open))
+        oldest.map_or(Vec::new(), |(_, _, op)| self.waiting.note(note, op, range, &is_open))
     }
 
     /// Takes an X, with the sector where the rest begins.
@@ -150,8 +179,8 @@ impl InFlight {
         let is_open = |id: BioId| bios.contains_key(&id);
         let piece = self.waiting.take_exact(Phase::Queued, op, (start, end), &is_open);
         let Some(piece) = piece else { return };
-        self.waiting.push_front(Phase::Queued, op, Piece { end: rest, ..piece });
-        self.waiting.push_front(Phase::Queued, op, Piece { start: rest, ..piece });
+        self.waiting.push_front(Phase::Queued, Piece { end: rest, ..piece });
+        self.waiting.push_front(Phase::Queued, Piece { start: rest, ..piece });
         self.change(piece, |bio| bio.nr_left += 1);
     }
 
@@ -164,7 +193,7 @@ impl InFlight {
         }
         self.keep_discards(&mut pieces, record);
         for piece in pieces {
-            self.waiting.push_back(Phase::Tagged, op_of(record), piece);
+            self.waiting.push_back(Phase::Tagged, piece);
         }
     }
 
@@ -193,7 +222,7 @@ impl InFlight {
         }
         self.keep_discards(&mut pieces, record);
         for piece in pieces {
-            self.waiting.push_front(Phase::Tagged, op_of(record), piece);
+            self.waiting.push_front(Phase::Tagged, piece);
         }
     }
 
@@ -215,7 +244,7 @@ impl InFlight {
                 ended.extend(self.end(piece));
             } else {
                 let rest = Piece { start: piece.start.max(end), ..piece };
-                self.waiting.push_front(Phase::Tagged, op_of(record), rest);
+                self.waiting.push_front(Phase::Tagged, rest);
             }
         }
         ended
@@ -241,7 +270,7 @@ impl InFlight {
         for piece in pieces {
             self.change(piece, |bio| bio.fail(piece.start, error, now));
             match was_issued && has_several {
-                true => self.waiting.push_back(Phase::Failed, op, piece),
+                true => self.waiting.push_back(Phase::Failed, piece),
                 false => ended.extend(self.end(piece)),
             }
         }
@@ -275,8 +304,12 @@ impl InFlight {
         let bios = &self.bios;
         let is_open = |id: BioId| bios.contains_key(&id);
         let may_follow = |id: BioId| bios.get(&id).is_some_and(|bio| bio.is_merged);
-        let (op, range) = (op_of(record), sectors_of(record));
-        let Cover { pieces, is_cut } = self.waiting.take(phases, op, range, &is_open, &may_follow);
+        let range = sectors_of(record);
+        let Cover { pieces, is_cut } = ops_of(record)
+            .into_iter()
+            .map(|op| self.waiting.take(phases, op, range, &is_open, &may_follow))
+            .find(|cover| !cover.pieces.is_empty())
+            .unwrap_or_default();
         if let Some(piece) = pieces.last().filter(|_| is_cut) {
             self.change(*piece, |bio| bio.nr_left += 1);
         }

@@ -33,13 +33,14 @@ const NR_NOTES: usize = 3;
 /// The number of a bio. An older one has a lower number.
 pub(super) type BioId = u64;
 
-/// The operation of a bio, as in the categories of its records.
+/// The operation of a bio and its flags for flushes, as in the categories of its records.
 pub(super) type Op = u16;
 
 /// Consecutive sectors of a bio, up to the one before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) bio: BioId,
+    pub(super) op: Op,
     pub(super) start: u64,
     pub(super) end: u64,
 }
@@ -108,16 +109,16 @@ pub(super) type Test<'a> = &'a dyn Fn(BioId) -> bool;
 
 impl Waiting {
     /// Adds a piece behind the others of its range.
-    pub(super) fn push_back(&mut self, phase: Phase, op: Op, piece: Piece) {
-        self.line(phase, op, piece).pieces.push_back(piece);
+    pub(super) fn push_back(&mut self, phase: Phase, piece: Piece) {
+        self.line(phase, piece).pieces.push_back(piece);
     }
 
     /// Adds a piece that has waited before the others of its range.
-    pub(super) fn push_front(&mut self, phase: Phase, op: Op, piece: Piece) {
-        self.line(phase, op, piece).push_front(piece);
+    pub(super) fn push_front(&mut self, phase: Phase, piece: Piece) {
+        self.line(phase, piece).push_front(piece);
     }
 
-    fn line(&mut self, phase: Phase, op: Op, Piece { start, end, .. }: Piece) -> &mut Line {
+    fn line(&mut self, phase: Phase, Piece { op, start, end, .. }: Piece) -> &mut Line {
         self.lines.entry(Place { phase, op, start, end }).or_default()
     }
 
@@ -174,7 +175,7 @@ impl Waiting {
         for &phase in phases {
             while let Some(place) = self.place_beyond(phase, op, (at, end)) {
                 if let Some(piece) = self.pop(place, is_open) {
-                    self.push_front(phase, op, Piece { start: end, ..piece });
+                    self.push_front(phase, Piece { start: end, ..piece });
                     return Some((Piece { end, ..piece }, true));
                 }
             }

@@ -47,6 +47,35 @@ fn read_and_write_of_one_range_are_not_mixed_up() {
 }
 
 #[test]
+fn writes_of_one_range_with_and_without_a_flush_are_not_mixed_up() {
+    let with = |flags: Categories, [queued, tagged, issued, complete]: [u64; 4]| {
+        let all = bio(0, [queued, tagged, issued, complete]);
+        all.map(|record| Record { categories: Categories::WRITE.with(flags), ..record })
+    };
+    let fua = Categories::FLUSH.with(Categories::FUA);
+    let records = [
+        with(Categories::FS, [10, 14, 24, 34]),
+        with(Categories::FLUSH, [11, 13, 23, 33]),
+        with(fua, [12, 20, 22, 32]),
+    ];
+    let (done, _) = follow(&by_time(records.into_iter().flatten()));
+    let stages: Vec<_> = done.iter().map(|bio| (bio.queued_ns, bio.stages_ns)).collect();
+    let expected =
+        [(12, [0, 0, 0, 8, 2, 10]), (11, [0, 0, 0, 2, 10, 10]), (10, [0, 0, 0, 4, 10, 10])];
+    assert_eq!(stages, expected);
+}
+
+#[test]
+fn write_whose_flags_linux_removes_has_its_stages() {
+    let flags = Categories::WRITE.with(Categories::FLUSH).with(Categories::FUA);
+    let [queued, rest @ ..] = bio(0, [10, 12, 15, 30]);
+    let rest = rest.map(|record| Record { categories: Categories::WRITE, ..record });
+    let queued = Record { categories: flags, ..queued };
+    let (done, _) = follow(&by_time(rest.into_iter().chain([queued])));
+    assert_eq!(done.iter().map(|bio| bio.stages_ns).collect::<Vec<_>>(), [[0, 0, 0, 2, 3, 15]]);
+}
+
+#[test]
 fn parts_of_a_long_bio_are_found_behind_short_bios_in_its_range() {
     let mut records = vec![record(Act::Queue, 10, 0, 32)];
     // In the range of the long one, between its start and its last part.
