@@ -21,7 +21,7 @@ struct Head([u8; HEAD_BYTES]);
 /// A format, the offset of its magic number, and the magic number.
 ///
 /// LUKS is not included: a guest opens such a disk itself, and needs the raw bytes.
-const FORMATS: [(&str, usize, &[u8]); 8] = [
+const FORMATS: [(&str, usize, &[u8]); 9] = [
     ("qcow2", 0, b"QFI\xfb"),
     ("qed", 0, b"QED\0"),
     ("vmdk", 0, b"KDMV"),
@@ -31,7 +31,9 @@ const FORMATS: [(&str, usize, &[u8]); 8] = [
     ("vhdx", 0, b"vhdxfile"),
     // A dynamic image. A fixed one is raw, except for its last sector.
     ("vhd", 0, b"conectix"),
+    // The mark of images of more than 2 TiB, and the older one.
     ("parallels", 0, b"WithouFreSpacExt"),
+    ("parallels", 0, b"WithoutFreeSpace"),
 ];
 
 /// Returns a warning if the file of this spec begins like an image in a format other than raw.
@@ -88,6 +90,11 @@ mod tests {
             assert_eq!(format_of(&head), None, "{format}");
         }
         assert_eq!(format_of(&[0; HEAD_BYTES]), None);
+        let mut parallels = [0; HEAD_BYTES];
+        for mark in ["WithouFreSpacExt", "WithoutFreeSpace"] {
+            parallels[..mark.len()].copy_from_slice(mark.as_bytes());
+            assert_eq!(format_of(&parallels), Some("parallels"), "{mark}");
+        }
         let mut luks = [0; HEAD_BYTES];
         luks[..6].copy_from_slice(b"LUKS\xba\xbe");
         assert_eq!(format_of(&luks), None);

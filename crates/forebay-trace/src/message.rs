@@ -5,6 +5,10 @@
 
 use crate::record::SECTOR_BYTES;
 use std::fmt;
+use std::ops::RangeInclusive;
+
+/// The errnos of Linux.
+const ERRNOS: RangeInclusive<i32> = 1..=4095;
 
 /// A range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +45,7 @@ pub enum MessageKind {
     FlushDone {
         /// The time in nanoseconds.
         age_ns: u64,
-        /// The positive errno of a flush that failed, or 0.
+        /// The errno of a flush that failed, 1 to 4095; or 0.
         errno: i32,
     },
     /// A limit has held it back.
@@ -107,7 +111,7 @@ impl Message {
                     let (age_ns, errno) = rest.split_once(" ns after Q, errno ")?;
                     MessageKind::FlushDone {
                         age_ns: age_ns.parse().ok()?,
-                        errno: errno.parse().ok()?,
+                        errno: errno.parse().ok().filter(|errno| ERRNOS.contains(errno))?,
                     }
                 }
             },
@@ -156,6 +160,9 @@ mod tests {
             "flush: done 1 ns",
             "limit: held back for long ns",
             "limit: not needed",
+            "flush: failed 1 ns after Q, errno 0",
+            "flush: failed 1 ns after Q, errno -5",
+            "flush: failed 1 ns after Q, errno 32768",
             "throtl: held back for 5 ns",
             "3 records are missing: the ring was full",
         ] {

@@ -71,6 +71,8 @@ struct FileReader {
     /// of several.
     numbers: HashMap<(u32, u32), Numbers>,
     nr_missing: u64,
+    /// Records are missing before the next stage.
+    has_gap: bool,
 }
 
 /// The numbers of the records of one file.
@@ -90,7 +92,8 @@ impl FileReader {
             File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
         let file = BufReader::with_capacity(1 << 16, file);
         let path = path.to_owned();
-        Ok(FileReader { path, file, offset: 0, numbers: HashMap::new(), nr_missing: 0 })
+        let numbers = HashMap::new();
+        Ok(FileReader { path, file, offset: 0, numbers, nr_missing: 0, has_gap: false })
     }
 
     /// Returns the next record of a known kind.
@@ -123,7 +126,11 @@ impl FileReader {
             Kind::Notify(Notify::Process | Notify::Timestamp) => {
                 numbers.heads.push_back(record.sequence);
             }
-            _ => self.nr_missing += u64::from(numbers.take(record.sequence)),
+            _ => {
+                let nr = numbers.take(record.sequence);
+                self.nr_missing += u64::from(nr);
+                self.has_gap |= nr > 0;
+            }
         }
     }
 
@@ -174,6 +181,8 @@ pub struct TraceFiles {
     /// The next record of each file, by time, number, and index of the file.
     heads: BinaryHeap<Reverse<(u64, u32, usize)>>,
     entries: Vec<Option<Entry>>,
+    /// The number of files with a gap.
+    nr_gaps: usize,
 }
 
 impl TraceFiles {
@@ -185,7 +194,7 @@ impl TraceFiles {
         let files =
             paths.iter().map(|path| FileReader::open(path)).collect::<Result<Vec<_>, _>>()?;
         let entries = vec![None; files.len()];
-        let mut all = TraceFiles { files, heads: BinaryHeap::new(), entries };
+        let mut all = TraceFiles { files, heads: BinaryHeap::new(), entries, nr_gaps: 0 };
         (0..all.files.len()).try_for_each(|at| all.fetch(at))?;
         Ok(all)
     }
@@ -197,6 +206,10 @@ impl TraceFiles {
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         let Some(Reverse((_, _, at))) = self.heads.pop() else { return Ok(None) };
         let entry = self.entries[at].take();
+        let is_stage = |entry: &Entry| matches!(entry.record.kind, Kind::Stage(_));
+        if entry.as_ref().is_some_and(is_stage) {
+            self.end_gap(at);
+        }
         self.fetch(at)?;
         Ok(entry)
     }
@@ -206,14 +219,32 @@ impl TraceFiles {
         self.files.iter().map(|file| file.nr_missing).sum()
     }
 
+    /// Returns whether a file lacks records between its last one that was returned and its next
+    /// stage.
+    pub fn has_gap(&self) -> bool {
+        self.nr_gaps > 0
+    }
+
     fn fetch(&mut self, at: usize) -> Result<(), ReadError> {
-        if let Some(entry) = self.files[at].next()? {
-            self.heads.push(Reverse((entry.record.time_ns, entry.record.sequence, at)));
-            self.entries[at] = Some(entry);
+        let had_gap = self.files[at].has_gap;
+        match self.files[at].next()? {
+            Some(entry) => {
+                self.nr_gaps += usize::from(self.files[at].has_gap && !had_gap);
+                self.heads.push(Reverse((entry.record.time_ns, entry.record.sequence, at)));
+                self.entries[at] = Some(entry);
+            }
+            None => self.end_gap(at),
         }
         Ok(())
     }
+
+    fn end_gap(&mut self, at: usize) {
+        self.nr_gaps -= usize::from(std::mem::take(&mut self.files[at].has_gap));
+    }
 }
+
+#[cfg(test)]
+mod gap_tests;
 
 #[cfg(test)]
 mod tests;

@@ -48,7 +48,7 @@ pub enum Act {
 }
 
 impl Act {
-    const ALL: [Act; 15] = [
+    pub(crate) const ALL: [Act; 15] = [
         Act::Queue,
         Act::BackMerge,
         Act::FrontMerge,

@@ -1,12 +1,13 @@
 //! How long requests spent in each stage, and where the time of the slowest went.
 //!
 //! The report follows each bio that was queued (Q) to the completion (C) of the request that covers
-//! it, as `btt` does: by its range on the device. Its time has up to six parts:
+//! it, as `btt` does: by its range on the device. If several bios of one range are in flight, each
+//! record is about the oldest one that still lacks it. The time of a bio has up to six parts:
 //!
 //! - *plug*: from Q until its plug was unplugged (U);
+//! - *limit*: from there until the limits of its owner released it (message);
 //! - *flush*: from there until the flush that must precede its data was done; and from C until the
 //!   flush after the data was done, for a FUA write on a device without FUA (messages);
-//! - *limit*: from there until the limits of its owner released it (message);
 //! - *tag*: from there until its request has got a tag (G); with S if it was not issued at once;
 //! - *queue*: from there until the request was issued (D) for the first time;
 //! - *driver*: from there to C.
@@ -16,18 +17,27 @@
 //!
 //! A flush has no range, and shares its command with others. Its time is that from Q until it is
 //! done, which a message has.
+//!
+//! Where records are missing, their bios could be taken for later ones of the same range. So bios
+//! that are in flight at any time of such a gap are left out.
 
 mod bio;
+mod fua;
+mod in_flight;
 mod times;
+mod waiting;
 
 pub use bio::{DRIVER, FLUSH, LIMIT, NR_STAGES, STAGES, Traced};
 pub use times::Times;
 
 use crate::message::{Message, MessageKind};
 use crate::reader::Entry;
-use crate::record::{Act, Categories, Kind, Record, SECTOR_BYTES};
-use bio::{Open, Written, end_of};
-use std::collections::{BTreeMap, HashMap};
+use crate::record::{Act, Categories, Kind, Record};
+use bio::sectors_of;
+use fua::{FlushWaits, negative};
+use in_flight::InFlight;
+use std::collections::HashMap;
+use waiting::BioId;
 
 /// Counts of a trace.
 ///
@@ -62,65 +72,82 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// The plug of a thread. Bios are named by their sector and the time of Q.
+/// The plug of a thread.
 #[derive(Debug, Default)]
 struct Plug {
     is_open: bool,
     /// The bio that was queued last.
-    last: Option<(u64, u64)>,
-    bios: Vec<(u64, u64)>,
+    last: Option<BioId>,
+    bios: Vec<BioId>,
 }
 
 /// Follows the bios of one disk. Entries come in the order of their times.
 #[derive(Debug, Default)]
 pub struct Follower {
-    /// The bios that are not complete, by their first sector.
-    open: BTreeMap<u64, Vec<Open>>,
+    in_flight: InFlight,
     /// The plug of each thread, by the index of its file.
     plugs: HashMap<u32, Plug>,
-    /// FUA writes that may wait for a flush.
-    written: Vec<Written>,
+    flush_waits: FlushWaits,
     /// The times of flushes.
     flushes: Times,
     counts: Counts,
     first_ns: Option<u64>,
     last_ns: u64,
+    has_gap: bool,
+    nr_left_out: usize,
 }
 
 impl Follower {
     /// Takes the next entry, and passes the bios that it completes to `done`.
-    pub fn take(&mut self, entry: &Entry, mut done: impl FnMut(Traced)) {
+    ///
+    /// `has_gap`: records are missing between this entry and the next one of some file
+    /// ([`TraceFiles::has_gap`](crate::reader::TraceFiles::has_gap)). Bios that are in flight at
+    /// any time of a gap are left out.
+    pub fn take(&mut self, entry: &Entry, has_gap: bool, mut done: impl FnMut(Traced)) {
+        let had_gap = std::mem::replace(&mut self.has_gap, has_gap);
+        if had_gap && !has_gap {
+            self.forget();
+        }
+        let mut nr_left_out = 0;
+        self.take_entry(entry, &mut |bio| match had_gap && has_gap {
+            true => nr_left_out += 1,
+            false => done(bio),
+        });
+        self.nr_left_out += nr_left_out;
+        if has_gap && !had_gap {
+            self.forget();
+        }
+    }
+
+    fn take_entry(&mut self, entry: &Entry, done: &mut impl FnMut(Traced)) {
         let record = &entry.record;
         let message = entry.text().and_then(|text| Message::parse(&text));
-        if !self.written.is_empty() {
-            self.settle_written(record, message, &mut done);
-        }
+        let is_taken = self.flush_waits.take(record, message, done);
         let Kind::Stage(act) = record.kind else {
-            return message.into_iter().for_each(|message| self.note(record.time_ns, message));
+            if let Some(message) = message {
+                self.note(record.time_ns, message, is_taken, done);
+            }
+            return;
         };
         self.first_ns.get_or_insert(record.time_ns);
         self.last_ns = self.last_ns.max(record.time_ns);
-        let now = record.time_ns;
         // A range beyond the last sector is none: the file is damaged.
-        let has_range = end_of(record) > record.sector && record.bytes > 0;
+        let (start, end) = sectors_of(record);
+        let has_range = start < end;
         match act {
             Act::Queue if has_range => self.queue(record),
             Act::BackMerge | Act::FrontMerge => {
                 self.counts.merged += 1;
-                self.within(range_of(record), |bio| bio.is_merged = true);
+                let last = self.plugs.get(&record.cpu).and_then(|plug| plug.last);
+                self.in_flight.merge(record, last);
             }
             Act::Plug => self.plug(record),
             Act::Unplug | Act::UnplugTimer => self.unplug(record),
-            Act::Sleep => {
-                self.counts.sleeps += 1;
-                self.within(range_of(record), |bio| bio.has_slept = true);
-            }
-            Act::GetRequest => {
-                self.within(range_of(record), |bio| _ = bio.tagged_ns.get_or_insert(now));
-            }
+            Act::Sleep => self.counts.sleeps += u64::from(self.in_flight.sleep(record)),
+            Act::GetRequest => self.in_flight.tag(record),
             Act::Issue if has_range => {
                 self.counts.issued += 1;
-                self.within(range_of(record), |bio| _ = bio.issued_ns.get_or_insert(now));
+                self.in_flight.issue(record);
             }
             Act::Issue => self.counts.flushes += 1,
             Act::Requeue => {
@@ -131,23 +158,28 @@ impl Follower {
                     false => &mut self.counts.flushes,
                 };
                 *issued = issued.saturating_sub(1);
-                self.within(range_of(record), |bio| bio.was_requeued = true);
+                if has_range {
+                    self.in_flight.requeue(record);
+                }
             }
-            Act::Split => self.counts.splits += 1,
-            Act::Complete if has_range => self.complete(record, &mut done),
-            Act::Complete => self.counts.errors += u64::from(record.error != 0),
+            Act::Split => {
+                self.counts.splits += 1;
+                if let Ok(rest) = entry.data[..].try_into() {
+                    self.in_flight.split(record, u64::from_be_bytes(rest));
+                }
+            }
+            Act::Complete => self.complete(record, has_range, done),
             _ => {}
         }
     }
 
-    /// Forgets the bios that are not complete, because records are missing before the next entry.
-    /// Returns how many there were.
-    pub fn forget(&mut self) -> usize {
-        let nr = self.nr_open();
-        self.open.clear();
-        self.written.clear();
-        self.plugs.values_mut().for_each(|plug| plug.bios.clear());
-        nr
+    /// Leaves out the bios that are not complete.
+    fn forget(&mut self) {
+        self.nr_left_out += self.in_flight.clear() + self.flush_waits.nr_open();
+        self.flush_waits.clear();
+        for plug in self.plugs.values_mut() {
+            (plug.last, plug.bios) = (None, Vec::new());
+        }
     }
 
     /// Returns the counts so far.
@@ -155,10 +187,11 @@ impl Follower {
         self.counts
     }
 
-    /// Ends the trace: passes to `done` the FUA writes that have completed and wait for no flush.
-    pub fn finish(&mut self, done: impl FnMut(Traced)) {
-        let ended = self.written.extract_if(.., |written| !written.waits);
-        ended.map(|written| written.bio.ended(&written.complete)).for_each(done);
+    /// Ends the trace: passes to `done` the bios for which only a later record could have shown
+    /// that they wait for a flush, or are tried again.
+    pub fn finish(&mut self, mut done: impl FnMut(Traced)) {
+        self.flush_waits.finish(&mut done);
+        self.in_flight.finish().iter().for_each(|bio| done(bio.ended(bio.failed_ns)));
     }
 
     /// Returns the times of the flushes that were done so far.
@@ -166,9 +199,14 @@ impl Follower {
         &self.flushes
     }
 
-    /// Returns how many bios have not ended.
+    /// Returns how many bios have not ended, without those that were left out.
     pub fn nr_open(&self) -> usize {
-        self.open.values().map(Vec::len).sum::<usize>() + self.written.len()
+        self.in_flight.len() + self.flush_waits.nr_open()
+    }
+
+    /// Returns how many bios were left out because of missing records.
+    pub fn nr_left_out(&self) -> usize {
+        self.nr_left_out
     }
 
     /// Returns the time between the first and the last stage, in nanoseconds.
@@ -178,11 +216,11 @@ impl Follower {
 
     fn queue(&mut self, record: &Record) {
         self.counts.queued += 1;
-        self.open.entry(record.sector).or_default().push(Open::new(record));
+        let id = self.in_flight.queue(record);
         let plug = self.plugs.entry(record.cpu).or_default();
-        plug.last = Some((record.sector, record.time_ns));
+        plug.last = Some(id);
         if plug.is_open {
-            plug.bios.extend(plug.last);
+            plug.bios.push(id);
         }
     }
 
@@ -198,136 +236,48 @@ impl Follower {
         self.counts.unplugs += 1;
         let plug = self.plugs.entry(record.cpu).or_default();
         plug.is_open = false;
-        for (sector, queued_ns) in plug.bios.drain(..) {
-            for bio in self.open.get_mut(&sector).into_iter().flatten() {
-                let is_it = bio.queued.time_ns == queued_ns && bio.queued.cpu == record.cpu;
-                if is_it && bio.issued_ns.is_none() {
-                    bio.unplugged_ns = Some(record.time_ns);
-                }
-            }
+        for id in plug.bios.drain(..) {
+            self.in_flight.unplug(id, record.time_ns);
         }
     }
 
-    /// Takes a message.
-    fn note(&mut self, now: u64, message: Message) {
-        let (start, end) = message.extent.map_or((0, 0), |extent| (extent.sector, extent.end()));
-        match message.kind {
-            MessageKind::LimitWait { .. } => {
+    /// Takes a message. `is_taken`: it is about a write whose data are complete.
+    fn note(&mut self, now: u64, message: Message, is_taken: bool, done: &mut impl FnMut(Traced)) {
+        let range = message.extent.map(|extent| (extent.sector, extent.end()));
+        match (message.kind, range) {
+            (MessageKind::LimitWait { .. }, range) => {
                 self.counts.limited += 1;
-                self.within((start, end), |bio| {
-                    if bio.issued_ns.is_none() {
-                        bio.released_ns.get_or_insert(now);
-                    }
-                });
+                range.into_iter().for_each(|range| self.in_flight.release(range, now));
             }
-            MessageKind::FlushDone { age_ns, .. } if message.extent.is_none() => {
-                self.flushes.add(age_ns)
+            (MessageKind::FlushDone { age_ns, .. }, None) => self.flushes.add(age_ns),
+            (MessageKind::FlushDone { errno, .. }, Some(range)) if !is_taken => {
+                let failed = self.in_flight.flush(range, negative(errno), now);
+                failed.iter().for_each(|bio| done(bio.ended(now)));
             }
-            MessageKind::FlushDone { .. } => self.within((start, end), |bio| {
-                if bio.issued_ns.is_none() {
-                    bio.flushed_ns.get_or_insert(now);
-                }
-            }),
-            MessageKind::FlushElided => self.counts.flushes_elided += 1,
-            MessageKind::FlushWait | MessageKind::FlushJoin => {}
+            (MessageKind::FlushElided, _) => self.counts.flushes_elided += 1,
+            _ => {}
         }
     }
 
-    /// Ends the FUA writes that wait for no flush, or whose flush is done.
-    fn settle_written(
-        &mut self,
-        record: &Record,
-        message: Option<Message>,
-        done: &mut impl FnMut(Traced),
-    ) {
-        let (kind, extent) = match message {
-            Some(Message { kind, extent }) => (Some(kind), extent),
-            None => (None, None),
-        };
-        let touches = |it: &Written| extent.is_some_and(|extent| it.touches(extent));
-        self.written.retain_mut(|it| {
-            match kind {
-                Some(
-                    MessageKind::FlushWait | MessageKind::FlushJoin | MessageKind::FlushElided,
-                ) if touches(it) => {
-                    it.waits = true;
-                }
-                Some(MessageKind::FlushDone { errno, .. }) if touches(it) && it.waits => {
-                    done(it.flushed(record.time_ns, errno));
-                    return false;
-                }
-                // The message would have come first.
-                _ if record.cpu == it.complete.cpu && !it.waits => {
-                    done(it.bio.ended(&it.complete));
-                    return false;
-                }
-                _ => {}
-            }
-            true
-        });
-    }
-
-    /// Calls `change` for each bio that is covered by this range of sectors, or covers it.
-    fn within(&mut self, (start, end): (u64, u64), mut change: impl FnMut(&mut Open)) {
-        if start >= end {
-            return;
-        }
-        for bio in self.open.range_mut(start..end).flat_map(|(_, bios)| bios) {
-            if bio.end() <= end || bio.queued.sector == start {
-                change(bio);
-            }
-        }
-        // A part of a bio that was split.
-        let before = self.open.range_mut(..start).next_back();
-        for bio in before.into_iter().flat_map(|(_, bios)| bios) {
-            if bio.end() >= end {
-                change(bio);
-            }
-        }
-    }
-
-    fn complete(&mut self, record: &Record, done: &mut impl FnMut(Traced)) {
-        self.counts.completed += 1;
+    fn complete(&mut self, record: &Record, has_range: bool, done: &mut impl FnMut(Traced)) {
+        self.counts.completed += u64::from(has_range);
         match record.error {
-            0 => self.counts.bytes += u64::from(record.bytes),
+            0 if has_range => self.counts.bytes += u64::from(record.bytes),
+            0 => {}
             _ => self.counts.errors += 1,
         }
-        let (start, end) = (record.sector, end_of(record));
-        let before = self.open.range(..start).next_back().map(|(sector, _)| *sector);
-        let sectors: Vec<u64> = before
-            .into_iter()
-            .chain(self.open.range(start..end).map(|(sector, _)| *sector))
-            .collect();
-        for sector in sectors {
-            let Some(bios) = self.open.get_mut(&sector) else { continue };
-            bios.retain_mut(|bio| {
-                let (from, to) = (sector.max(start), bio.end().min(end));
-                // A bio in flight of the same range may belong to another request.
-                if from >= to || bio.issued_ns.is_none() && record.error == 0 {
-                    return true;
-                }
-                bio.left = bio.left.saturating_sub((to - from) * SECTOR_BYTES);
-                match bio.left {
-                    // A failure ends it.
-                    0 if record.error == 0 && bio.queued.categories.has(Categories::FUA) => {
-                        let (bio, complete) = (*bio, *record);
-                        self.written.push(Written { bio, complete, waits: false });
-                    }
-                    0 => done(bio.ended(record)),
-                    _ => {}
-                }
-                bio.left > 0
-            });
-            if bios.is_empty() {
-                self.open.remove(&sector);
+        // A read of no bytes has met the end of a file. Other commands without a range are flushes.
+        if !has_range && !record.categories.has(Categories::READ) {
+            return;
+        }
+        for bio in self.in_flight.complete(record) {
+            let is_fua = bio.queued.categories.has(Categories::FUA);
+            match bio.failure {
+                None if is_fua => self.flush_waits.add(bio, record, done),
+                _ => done(bio.ended(record.time_ns)),
             }
         }
     }
-}
-
-/// Returns the sectors of a record.
-fn range_of(record: &Record) -> (u64, u64) {
-    (record.sector, end_of(record))
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ fn disk(summary: &Summary) -> Value {
         "errors": counts.errors,
         "bytes": counts.bytes,
         "unfinished": summary.nr_open,
+        "left_out": summary.nr_left_out,
         "missing_records": summary.nr_missing,
         "total_ns": times(&summary.total),
         "flush_ns": times(&summary.flushes),
@@ -75,7 +76,7 @@ fn slow(summary: &Summary, bio: &Traced) -> Value {
     json!({
         "at_ns": bio.queued_ns - summary.first_ns,
         "operation": operation(bio.categories),
-        "offset": bio.sector * 512,
+        "offset": bio.offset(),
         "bytes": bio.bytes,
         "thread": bio.pid,
         "total_ns": bio.total_ns(),
@@ -83,6 +84,6 @@ fn slow(summary: &Summary, bio: &Traced) -> Value {
         "merged": bio.is_merged,
         "waited": bio.has_slept,
         "requeued": bio.was_requeued,
-        "error": -bio.error,
+        "error": -i32::from(bio.error),
     })
 }

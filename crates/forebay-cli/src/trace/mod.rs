@@ -7,6 +7,7 @@ mod text;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::serve::raise_nr_descriptors;
 use clap::{Args, Subcommand};
 use forebay_trace::directory;
 use record::RecordArgs;
@@ -33,9 +34,9 @@ Examples:
   blkparse -D t -i disk.img            every record, by blktrace's own program
   blkparse -D t -i disk.img -d m.bin   all records of the disk in one file
   forebay trace report m.bin           its report
-The stages: plug, until the thread's plug is unplugged; flush, until the flush that must precede
-its data is done, plus the flush after the data that makes a FUA write durable; limit, until the
-limits of its owner release it; tag, until the request has a tag; queue, until it is issued; driver,
+The stages: plug, until the thread's plug is unplugged; limit, until the limits of its owner release
+it; flush, until the flush that must precede its data is done, plus the flush after the data that
+makes a FUA write durable; tag, until the request has a tag; queue, until it is issued; driver,
 until it is complete. forebay top and the metrics have plug, tag, queue and driver. A flush has no
 stages, but a time.";
 
@@ -81,6 +82,8 @@ pub(crate) fn main(args: &TraceArgs) -> Result<(), Failure> {
 }
 
 fn report(args: &ReportArgs) -> Result<(), Failure> {
+    // A trace has a file for each thread that has submitted I/O, and all of a disk are open.
+    raise_nr_descriptors();
     let disks = directory::find(&args.path).map_err(|error| {
         let path = args.path.display();
         let numbers = directory::numbers(&args.path, "").unwrap_or_default();

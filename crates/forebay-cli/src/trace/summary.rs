@@ -16,6 +16,8 @@ pub(super) struct Summary {
     pub(super) counts: Counts,
     /// I/Os that the trace does not see complete.
     pub(super) nr_open: usize,
+    /// I/Os that were in flight where records are missing.
+    pub(super) nr_left_out: usize,
     pub(super) nr_missing: u64,
     pub(super) span_ns: u64,
     pub(super) first_ns: u64,
@@ -43,7 +45,6 @@ impl Summary {
         let mut files = TraceFiles::open(paths).map_err(|error| error.to_string())?;
         let mut device = None;
         let (mut follower, mut done) = (Follower::default(), Vec::new());
-        let (mut nr_missing, mut nr_forgotten) = (0, 0);
         while let Some(entry) = files.next_entry().map_err(|error| error.to_string())? {
             let of = entry.record.device;
             if matches!(entry.record.kind, Kind::Stage(_)) && *device.get_or_insert(of) != of {
@@ -52,11 +53,7 @@ impl Summary {
                      blkparse one of them (-i), or name the directory of the trace"
                 ));
             }
-            if files.nr_missing() > nr_missing {
-                nr_missing = files.nr_missing();
-                nr_forgotten += follower.forget();
-            }
-            follower.take(&entry, |bio| done.push(bio));
+            follower.take(&entry, files.has_gap(), |bio| done.push(bio));
         }
         follower.finish(|bio| done.push(bio));
         let mut flushes = follower.flush_times().clone();
@@ -74,15 +71,16 @@ impl Summary {
         let nr_slowest = done.len().div_ceil(SLOWEST_OF);
         let slowest = &done[..nr_slowest];
         let mean = |stage: usize| {
-            let sum: u64 = slowest.iter().map(|bio| bio.stages_ns[stage]).sum();
+            let sum: u128 = slowest.iter().map(|bio| u128::from(bio.stages_ns[stage])).sum();
             sum as f64 / nr_slowest.max(1) as f64
         };
         Ok(Summary {
             disk: disk.to_owned(),
             nr_files: paths.len(),
             counts: follower.counts(),
-            nr_open: follower.nr_open() + nr_forgotten,
-            nr_missing,
+            nr_open: follower.nr_open(),
+            nr_left_out: follower.nr_left_out(),
+            nr_missing: files.nr_missing(),
             span_ns: follower.span_ns(),
             first_ns,
             slowest_mean_ns: std::array::from_fn(mean),
@@ -122,4 +120,45 @@ impl Summary {
 
 fn part(of: f64, all: f64) -> f64 {
     if all > 0.0 { of / all } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{json, text};
+    use super::*;
+    use forebay_trace::record::{Act, Categories, Record};
+
+    #[test]
+    fn damaged_numbers_are_printed_without_an_overflow() {
+        let record = |act, time_ns, nth: u64, error| Record {
+            sequence: 0,
+            time_ns,
+            sector: (1 << 60) + 8 * nth,
+            bytes: 4096,
+            kind: Kind::Stage(act),
+            categories: Categories::READ,
+            pid: 1,
+            device: 0,
+            cpu: 0,
+            error,
+            data_len: 0,
+        };
+        let bytes: Vec<u8> = [(Act::Queue, 1, 0), (Act::Complete, u64::MAX, i16::MIN)]
+            .into_iter()
+            .flat_map(|(act, at, error)| (0..200).map(move |nth| record(act, at, nth, error)))
+            .flat_map(|record| record.to_bytes())
+            .collect();
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("damaged.bin");
+        std::fs::write(&path, bytes).expect("it is written");
+        let summary = Summary::read("damaged", &[path], 1).expect("records");
+        // The mean of several times that are almost 2^64 ns.
+        assert_eq!((summary.nr_slowest, summary.slowest_from_ns), (2, u64::MAX - 1));
+        assert_eq!(summary.slowest_mean_ns.iter().sum::<f64>(), (u64::MAX - 1) as f64);
+        let text = text::render(&summary);
+        assert!(text.contains(&u64::MAX.to_string()) && text.contains("failed"), "{text}");
+        let json = json::render(&[summary]);
+        assert!(json.contains("\"error\": 32768"), "{json}");
+        assert!(json.contains("\"offset\": 18446744073709551615"), "{json}");
+    }
 }

@@ -40,8 +40,8 @@ pub(super) fn render(summary: &Summary) -> String {
     if summary.nr_missing > 0 {
         let _ = writeln!(
             text,
-            "  {} records are missing (gaps in their numbers); I/Os around them are left out",
-            summary.nr_missing
+            "  {} records are missing (gaps in their numbers), so {} I/Os around them are left out",
+            summary.nr_missing, summary.nr_left_out
         );
     }
     if !summary.flushes.is_empty() {
@@ -122,7 +122,7 @@ fn slowest(summary: &Summary) -> Vec<Vec<String>> {
         let mut row = vec![
             format!("{:.6} s", (bio.queued_ns - summary.first_ns) as f64 / 1e9),
             operation(bio.categories).to_owned(),
-            (bio.sector * 512).to_string(),
+            bio.offset().to_string(),
             bio.bytes.to_string(),
             time(bio.total_ns() as f64),
         ];

@@ -92,6 +92,7 @@ fn btt_finds_the_times_and_merges_of_our_report() {
     assert_eq!(queued, 4048.0, "{layer}");
     assert!(ours["merged"].as_u64() > Some(1000) && ours["waits"].as_u64() > Some(10), "{ours}");
     assert_eq!((&ours["unfinished"], &ours["missing_records"]), (&0.into(), &0.into()));
+    assert_eq!(ours["left_out"], 0);
 }
 
 #[test]
@@ -215,6 +216,22 @@ fn report_shows_where_the_time_of_the_slowest_went() {
     let stage = |name: &str| ours["stages_ns"][name]["mean"].as_f64().expect("a number");
     assert!(stage("tag") > 1.5 * stage("driver"), "{ours}");
     assert_eq!(ours["stages_ns"]["driver"]["n"], 200);
+}
+
+#[test]
+fn report_reads_more_files_than_the_soft_limit_of_descriptors() {
+    let folder = folder();
+    traced(&folder, "--name=x --filename=ram:1M --rw=read --number_ios=1");
+    let file = |nth: u32| folder.path().join(format!("t/ram-1M.blktrace.{nth}"));
+    let first = std::fs::read(file(0)).expect("a file");
+    (100..200).for_each(|nth| std::fs::write(file(nth), &first).expect("it is written"));
+    let command = format!("ulimit -Sn 64; exec {} trace report t", env!("CARGO_BIN_EXE_forebay"));
+    let output = Command::new("sh").current_dir(folder.path()).args(["-c", &command]).output();
+    let output = output.expect("it can be run");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let nr_files = std::fs::read_dir(folder.path().join("t")).expect("a directory").count() - 1;
+    let text = stdout(&output);
+    assert!(text.contains(&format!(", from {nr_files} files\n")), "{text}");
 }
 
 #[test]

@@ -111,10 +111,11 @@ impl Turn<'_> {
         rq.bio_by_bio |= rq.retry.is_some() && rq.nr_bios > 1;
         while self.hctx.is_head_quarantined(&rq) {
             if rq.nr_bios == 1 || plants!(RefuseNeighbours) {
+                self.trace_refusal(&rq, BlockStatus::Offline);
                 let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
                 return self.settle(tag, after);
             }
-            self.fail_head(&mut rq, BlockStatus::Offline);
+            self.refuse_head(&mut rq);
         }
         if !rq.bio_by_bio {
             let retries = &self.hctx.retries;
@@ -135,7 +136,7 @@ impl Turn<'_> {
             if rest.nr_bios == 1 {
                 return self.answer(rest, BlockStatus::Offline);
             }
-            self.fail_head(&mut rest, BlockStatus::Offline);
+            self.refuse_head(&mut rest);
         }
         if rest.is_nowait() {
             return self.answer(rest, BlockStatus::Again);
@@ -148,6 +149,7 @@ impl Turn<'_> {
     /// Handles a part of a split bio that is not issued (H6).
     fn refuse_split(&mut self, tag: Tag, rq: Request) {
         let part_of = rq.part_of;
+        self.trace_refusal(&rq, BlockStatus::Offline);
         let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
         self.settle(tag, after);
         // The rest of the bio is not issued either.
@@ -155,10 +157,25 @@ impl Turn<'_> {
         if self.hctx.backlog.front().is_some_and(is_rest)
             && let Some(mut rest) = self.hctx.pop_backlog()
         {
+            self.trace_refusal(&rest, BlockStatus::Offline);
             let skip = rest.skip;
             rest.head_mut(&mut self.hctx.splits).mark(skip, Some(BlockStatus::Offline));
             self.end_all(rest);
         }
+    }
+
+    /// Ends the first of several bios of a request that is not issued (H6).
+    fn refuse_head(&mut self, rq: &mut Request) {
+        let hctx = &mut *self.hctx;
+        hctx.trace.refuse_head(rq, &hctx.splits, BlockStatus::Offline, self.now);
+        self.fail_head(rq, BlockStatus::Offline);
+    }
+
+    /// Records that the rest of a request ends without a command, so that each bio has an end in
+    /// the trace.
+    pub(super) fn trace_refusal(&mut self, rq: &Request, status: BlockStatus) {
+        let hctx = &mut *self.hctx;
+        hctx.trace.complete(rq, &hctx.splits, Err(status), self.now);
     }
 
     /// Ends the bios of a request that stays at the driver (H5), as after a failure. The request
@@ -241,6 +258,7 @@ impl Turn<'_> {
         }
         if is_doubtful && !self.may_retry(tag, &mut rq) {
             self.hctx.counters.overtaken.add(1);
+            self.trace_refusal(&rq, BlockStatus::Io);
             return self.end_all_but_last(rq, Some(BlockStatus::Io));
         }
         After::Again(rq)
@@ -251,7 +269,10 @@ impl Turn<'_> {
     fn stuck(&mut self, rq: Request) -> After {
         match rq.op {
             Op::Read => self.end_all_but_last(rq, None),
-            _ => self.end_all_but_last(rq, Some(BlockStatus::Io)),
+            _ => {
+                self.trace_refusal(&rq, BlockStatus::Io);
+                self.end_all_but_last(rq, Some(BlockStatus::Io))
+            }
         }
     }
 

@@ -316,8 +316,9 @@ impl Turn<'_> {
         }
         let mut rest = hctx.pop_backlog()?;
         if part.is_none() {
+            self.trace_refusal(&rest, BlockStatus::Invalid);
             let skip = rest.skip;
-            rest.head_mut(&mut hctx.splits).mark(skip, Some(BlockStatus::Invalid));
+            rest.head_mut(&mut self.hctx.splits).mark(skip, Some(BlockStatus::Invalid));
             self.end_all(rest);
         }
         part
@@ -424,6 +425,7 @@ impl Turn<'_> {
         hctx.put_tag(tag, rq.flags);
         self.answer(rq, BlockStatus::Again);
         if let Some(rest) = rest {
+            self.trace_refusal(&rest, BlockStatus::Again);
             self.end_all(rest);
         }
         true
@@ -453,6 +455,7 @@ impl Turn<'_> {
         }
         let Some(mut rq) = self.hctx.pop_backlog() else { return false };
         if rq.part_of.is_some() {
+            self.trace_refusal(&rq, BlockStatus::Offline);
             let skip = rq.skip;
             rq.head_mut(&mut self.hctx.splits).mark(skip, Some(BlockStatus::Offline));
             self.end_all(rq);

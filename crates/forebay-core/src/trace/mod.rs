@@ -83,6 +83,21 @@ impl Trace {
         }
     }
 
+    /// Records that the first bio of a request ends without a command.
+    #[cold]
+    pub(crate) fn refuse_head(
+        &mut self,
+        rq: &Request,
+        splits: &Splits,
+        status: BlockStatus,
+        now: u64,
+    ) {
+        if self.is_on() {
+            let record = TraceRecord::of(TraceEvent::Complete, rq, rq.head_len(splits), now);
+            self.write(record.with_status(Some(status)));
+        }
+    }
+
     /// Records that a limit has held a request back for this long.
     #[inline]
     pub(crate) fn limit_wait(&mut self, rq: &Request, waited_ns: u64, now: u64) {
@@ -98,6 +113,7 @@ impl Trace {
     #[inline]
     pub(crate) fn flush(&mut self, event: TraceEvent, rq: &Request, splits: &Splits, now: u64) {
         if self.is_on() {
+            let now = now.max(rq.unplugged_ns);
             self.write(TraceRecord::of_bio(event, &rq.head(splits).bio, now).with_number(0));
         }
     }
@@ -112,7 +128,7 @@ impl Trace {
         now: u64,
     ) {
         if self.is_on() {
-            let head = rq.head(splits);
+            let (head, now) = (rq.head(splits), now.max(rq.unplugged_ns));
             // 0: it was queued before the trace began, by a thread without a clock.
             let age_ns = if head.queued_ns == 0 { 0 } else { now.saturating_sub(head.queued_ns) };
             let record = TraceRecord::of_bio(TraceEvent::FlushDone, &head.bio, now);

@@ -98,12 +98,16 @@ pub(super) const NR_WORDS: usize = 4;
 
 impl TraceRecord {
     /// Returns the record of an event of a request of `len` bytes.
+    ///
+    /// A turn may issue a request that was queued after the turn has read the clock. No record of
+    /// that request is older than its Q.
     #[inline(always)]
     pub(crate) fn of(event: TraceEvent, rq: &Header, len: u64, now: u64) -> TraceRecord {
         let (op, flags) = (rq.op, rq.flags);
         // A flush has no range. Its start may be a durable point.
         let (start, len) = if op == Op::Flush { (0, 0) } else { (rq.start, len) };
-        TraceRecord { time_ns: now, event, op, flags, start, len, status: None, second_len: 0 }
+        let time_ns = now.max(rq.unplugged_ns);
+        TraceRecord { time_ns, event, op, flags, start, len, status: None, second_len: 0 }
     }
 
     /// Returns the record of an event of a bio.

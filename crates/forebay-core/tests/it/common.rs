@@ -184,6 +184,16 @@ impl TestQueue {
         Ok(self.take_outgoing())
     }
 
+    /// Queues a bio without a plug, and records it in the trace of the queue. Returns whether a
+    /// turn is due.
+    pub(crate) fn queue_traced_bio(&mut self, bio: Bio, now: u64) -> bool {
+        let mut queued = QueuedBio::new(0, 0);
+        queued.fill(bio);
+        self.ctx.queue_traced_bio(queued, 0, now).expect("a good bio");
+        self.nr_bios += 1;
+        self.take_outgoing()
+    }
+
     /// Queues the bio of a box.
     pub(crate) fn queue_box(&mut self, queued: Box<QueuedBio>, level: u32) {
         self.ctx.queue_bio(queued, level, 0).expect("a good bio");

@@ -33,5 +33,6 @@ mod stats;
 mod tag_steps;
 mod tags;
 mod timeouts;
+mod traces;
 mod turns;
 mod wait_defaults;

@@ -7,7 +7,7 @@ use crate::writer::{Place, TraceFile};
 use forebay_core::{BioFlags, Op, TraceEvent, TraceRecord};
 use std::time::Duration;
 
-fn write(path: &Path, index: u32, times: &[u64]) {
+pub(super) fn write(path: &Path, index: u32, times: &[u64]) {
     let place = Place { device: 0, index, errno_of: |_| 5 };
     let mut file = TraceFile::new(File::create(path).expect("a file"), place);
     file.begin(1, "name", 0, Duration::ZERO).expect("it is written");

@@ -29,7 +29,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The byte, apart from those that QEMU locks (100 to 203).
@@ -138,6 +138,8 @@ struct State {
     /// Whether the predecessor's I/O has ended. Reset when the last disk that writes is closed:
     /// then other programs may write, and be killed.
     is_clear: bool,
+    /// A thread is reporting the wait, without the lock.
+    is_reported: bool,
 }
 
 impl Writers {
@@ -148,43 +150,64 @@ impl Writers {
     /// Returns the error of the system if it cannot report the locks. On a file system without
     /// locks there is no wait, and no error.
     pub(super) fn enter(&self, file: &File, patience: Duration) -> io::Result<bool> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_clear = state.is_clear || wait(file, patience)?;
+        self.enter_reporting(file, patience, || events::waits_for_predecessor(patience))
+    }
+
+    /// Same as [`enter`](Self::enter), with a function that reports the wait.
+    fn enter_reporting(
+        &self,
+        file: &File,
+        patience: Duration,
+        report: impl FnOnce(),
+    ) -> io::Result<bool> {
+        let since = Instant::now();
+        let mut state = self.lock();
+        let is_silent = state.is_clear || state.is_reported || patience.is_zero();
+        if !is_silent && is_held(file)? {
+            state.is_reported = true;
+            drop(state);
+            // A subscriber of the event may open the same file in this thread.
+            report();
+            state = self.lock();
+            state.is_reported = false;
+        }
+        state.is_clear = state.is_clear || wait(file, since, patience)?;
         state.nr += u32::from(state.is_clear);
         Ok(state.is_clear)
     }
 
     /// Removes a disk that was added.
     pub(super) fn leave(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.nr -= 1;
         state.is_clear = state.nr > 0;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits until no other open file has the lock. Returns false if one still has it.
-fn wait(file: &File, patience: Duration) -> io::Result<bool> {
-    if MARKED.lock().contains(Name::of(&file.metadata()?)) {
-        return Ok(true);
-    }
-    let since = Instant::now();
-    let mut is_reported = false;
-    loop {
-        let found = match ofd_lock::conflict(file, RANGE, libc::F_WRLCK) {
-            Ok(found) => found,
-            Err(error) if ofd_lock::is_unsupported(&error) => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        if i32::from(found.l_type) == libc::F_UNLCK {
-            return Ok(true);
-        }
+fn wait(file: &File, since: Instant, patience: Duration) -> io::Result<bool> {
+    while is_held(file)? {
         if since.elapsed() >= patience {
             return Ok(false);
         }
-        if !std::mem::replace(&mut is_reported, true) {
-            events::waits_for_predecessor(patience);
-        }
         std::thread::sleep(PAUSE);
+    }
+    Ok(true)
+}
+
+/// Returns whether another open file has the lock, of another program.
+fn is_held(file: &File) -> io::Result<bool> {
+    if MARKED.lock().contains(Name::of(&file.metadata()?)) {
+        return Ok(false);
+    }
+    match ofd_lock::conflict(file, RANGE, libc::F_WRLCK) {
+        Ok(found) => Ok(i32::from(found.l_type) != libc::F_UNLCK),
+        Err(error) if ofd_lock::is_unsupported(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

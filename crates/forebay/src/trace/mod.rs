@@ -175,8 +175,10 @@ impl Trace {
             shared.end_trace(&rings);
             return Err(io::Error::other(format!("{spec}: cannot be traced: the trace has ended")));
         }
-        events::trace_begun(spec);
         disks.push(Added { disk: Arc::downgrade(shared), name, rings });
+        drop(disks);
+        // A subscriber may call this trace.
+        events::trace_begun(spec);
         Ok(())
     }
 

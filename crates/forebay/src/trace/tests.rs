@@ -1,5 +1,7 @@
 //! Traces of real disks, read again.
 
+mod reports;
+
 use super::disk::OpenDisk;
 use super::*;
 use crate::{Buf, Disk, Io};

@@ -15,6 +15,8 @@ struct Lines {
     state: Arc<Mutex<State>>,
     /// A disk from which the subscriber reads at each warning.
     reads: Option<Disk>,
+    /// A trace that the subscriber stops when it has begun for a disk.
+    stops: Option<Arc<Trace>>,
 }
 
 #[derive(Default)]
@@ -70,6 +72,9 @@ impl Subscriber for Lines {
         if let (Some(disk), &Level::WARN) = (&self.reads, event.metadata().level()) {
             assert_eq!(disk.read_at(&mut [0; 4096], 8192), Ok(4096));
         }
+        if let (Some(trace), "trace begun") = (&self.stops, &text.message[..]) {
+            trace.stop();
+        }
     }
 
     fn enter(&self, span: &Id) {
@@ -91,6 +96,22 @@ fn events_to(lines: Lines, work: impl FnOnce()) -> Vec<String> {
     subscriber::with_default(lines.clone(), work);
     let state = lines.state.lock().expect("no panic");
     state.lines.clone()
+}
+
+#[test]
+fn subscriber_may_stop_the_trace_that_has_begun() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let disk = Disk::open("ram:1M").expect("it opens");
+    let trace = Arc::new(Trace::create(dir.path()).expect("it is empty"));
+    let stops = Some(Arc::clone(&trace));
+    let lines = events_to(Lines { stops, ..Lines::default() }, || {
+        trace.add(&disk).expect("it is not traced");
+    });
+    assert_eq!(lines.len(), 1);
+    trace.wait().expect("the files are written");
+    let dir = tempfile::tempdir().expect("a directory");
+    let again = Trace::create(dir.path()).expect("it is empty");
+    again.add(&disk).expect("the first trace has ended");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn left_behind(path: &Path) -> File {
 }
 
 /// Returns whether an open file has the lock.
-fn is_held(path: &Path) -> bool {
+fn is_locked(path: &Path) -> bool {
     let found = ofd_lock::conflict(&open(path), RANGE, libc::F_WRLCK).expect("it has locks");
     i32::from(found.l_type) != libc::F_UNLCK
 }
@@ -43,6 +43,27 @@ fn first_writer_waits_until_the_file_of_a_predecessor_is_closed() {
     });
     assert!(writers.enter(&file, Duration::from_secs(60)).expect("it has locks"));
     closer.join().expect("no panic");
+}
+
+#[test]
+fn subscriber_of_the_wait_may_open_the_same_file() {
+    let (_folder, path) = image();
+    let mut old = Some(left_behind(&path));
+    let file = open(&path);
+    let writers = Writers::default();
+    let patience = Duration::from_secs(60);
+    let mut nr_reports = 0;
+    let entered = writers.enter_reporting(&file, patience, || {
+        nr_reports += 1;
+        // In the same thread, before and after the predecessor's I/O has ended.
+        let again = || panic!("the wait is reported once");
+        let moment = Duration::from_millis(1);
+        assert!(!writers.enter_reporting(&file, moment, again).expect("it has locks"));
+        drop(old.take());
+        assert!(writers.enter_reporting(&file, patience, again).expect("it has locks"));
+    });
+    assert!(entered.expect("it has locks"));
+    assert_eq!(nr_reports, 1);
 }
 
 #[test]
@@ -78,7 +99,7 @@ fn a_queue_that_does_not_write_holds_no_lock() {
     let (_folder, path) = image();
     let reader = QueueFile::new(open(&path), false);
     let _again = reader.sibling(open(&path));
-    assert!(!is_held(&path));
+    assert!(!is_locked(&path));
 }
 
 #[test]
@@ -89,9 +110,9 @@ fn a_lock_stays_although_a_child_of_a_fork_drops_its_copy_of_the_queue() {
         drop(queue.take());
         true
     }));
-    assert!(is_held(&path), "the queue of this process may have I/O in flight");
+    assert!(is_locked(&path), "the queue of this process may have I/O in flight");
     drop(queue);
-    assert!(!is_held(&path));
+    assert!(!is_locked(&path));
 }
 
 #[test]
@@ -105,11 +126,11 @@ fn a_lock_stays_if_a_panic_drops_the_queue_with_io_in_flight() {
         panic!("a test has this thread panic");
     });
     assert!(panics.join().is_err());
-    assert!(is_held(&path));
+    assert!(is_locked(&path));
     drop(of_ring);
     // The child of a fork of another test may have a copy of the open file for a moment.
     let until = Instant::now() + Duration::from_secs(60);
-    while is_held(&path) {
+    while is_locked(&path) {
         assert!(Instant::now() < until, "the lock ends with the last descriptor");
         thread::sleep(Duration::from_millis(1));
     }
@@ -140,5 +161,5 @@ fn a_lock_ends_with_its_queue_although_a_copy_of_the_descriptor_is_open() {
     let queue = QueueFile::new(open(&path), true);
     let _copy = queue.try_clone().expect("a descriptor");
     drop(queue);
-    assert!(!is_held(&path));
+    assert!(!is_locked(&path));
 }
