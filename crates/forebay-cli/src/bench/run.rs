@@ -398,8 +398,10 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
         Ops::Files(ops) => worker.run(start, ops),
         Ops::Replayed(ops) => worker.run(start, ops),
     }
+    let zones = task.zones.of(&task.targets[0]);
+    zones.close(task.stream);
     let mut outcome = task.outcome(worker.finish());
-    outcome.report.nr_zone_resets = task.zones.of(&task.targets[0]).nr_resets(task.stream);
+    outcome.report.nr_zone_resets = zones.nr_resets(task.stream);
     let _ = sender.send(Event::Finished(task.at, Box::new(outcome)));
 }
 

@@ -458,6 +458,10 @@ impl<S: Stream> Stream for UpTo<'_, S> {
         if self.writes == 0 { None } else { self.ops.direction() }
     }
 
+    fn possible(&self, direction: Direction) -> Direction {
+        self.ops.possible(direction)
+    }
+
     fn next_as(&mut self, direction: Direction) -> Option<Op> {
         let op = self.ops.next_as(direction);
         self.count(op)

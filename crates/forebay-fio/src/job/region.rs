@@ -136,7 +136,7 @@ impl Job {
     }
 
     /// Returns the part of a region that consists of whole zones with write pointers. As in fio,
-    /// jobs that only read use the region as it is.
+    /// jobs that only read use the region as it is, in whole blocks.
     fn zoned_region(
         &self,
         size: u64,
@@ -154,7 +154,7 @@ impl Job {
             return Err(RegionError::NoZone { job: job(), size, len: capacity });
         }
         if !self.rw.has(Direction::Write) {
-            return Ok(region);
+            return Ok(Region { offset, len: len - len % u64::from(self.bs) });
         }
         let (start, end) = (offset.next_multiple_of(size), (offset + len) / size * size);
         match end > start {
