@@ -186,6 +186,8 @@ impl Job {
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
         let mut warnings = given.check(&name)?;
+        let spans = given.sizes(&name)?;
+        given.files.offset_increment = spans.offset_increment;
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -201,7 +203,7 @@ impl Job {
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest(rw, &sizes),
-            variety: given.load.variety(rw, &sizes, given.io_size).map(Box::new),
+            variety: given.load.variety(rw, &sizes, spans.io_size).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
             sizes,
@@ -214,9 +216,9 @@ impl Job {
             ramp_time: given.ramp_time.unwrap_or_default(),
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
-            size: given.size,
-            io_size: given.io_size,
-            offset: given.offset.unwrap_or(Size::Bytes(0)),
+            size: spans.size,
+            io_size: spans.io_size,
+            offset: spans.offset.unwrap_or(Size::Bytes(0)),
             iodepth,
             iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),
             iodepth_batch_complete_min: min,

@@ -55,6 +55,12 @@ pub struct ZoneOptions {
 }
 
 impl ZoneOptions {
+    /// Returns the bytes of a number of zones; `None` if no option says how large a zone is.
+    pub(super) fn bytes_of(&self, zones: u64) -> Option<u64> {
+        let has_zones = self.mode != ZoneMode::None && self.size > 0;
+        has_zones.then(|| zones.saturating_mul(self.size))
+    }
+
     /// Returns the zones, if there are any.
     pub(super) fn strided(&self) -> Option<Strided> {
         let Self { size, range, .. } = *self;
