@@ -34,6 +34,7 @@ use super::together::{self, Together};
 use super::trace;
 use super::worker::{Task, Worker};
 use super::zones::Zones;
+use super::{early_end, note};
 use crate::failure::Failure;
 use crate::output;
 
@@ -55,6 +56,7 @@ pub(super) fn run(
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
+    open::notes(&command.jobs, targets, &opened).iter().for_each(note);
     let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
     let mut outcomes = run_on(&opened, command, targets, filling, stop, has_series, show)?;
     // The results are printed even if the trace could not be written.
@@ -110,7 +112,9 @@ pub(super) fn run_on(
                 let clones = before.chain(clones).collect();
                 show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
-            outcomes.extend(run.stage(stage, &mut show)?);
+            let ended = run.stage(stage, &mut show)?;
+            early_end::notes(&command.jobs, ended.iter().flatten()).iter().for_each(note);
+            outcomes.extend(ended);
             filling.cut(command.jobs[of_stage[0].job].stage);
         }
     }
