@@ -13,8 +13,8 @@ pub enum Blocked {
     /// No zone has data for a read: none of the region, or for sequential reads, none after the
     /// last read.
     #[error(
-        "its zones have no more data to read; let another job of this run write to them before, or \
-         add --read_beyond_wp=1"
+        "its zones have no more data to read; let another job write to them first, or add \
+         --read_beyond_wp=1"
     )]
     NoData,
     /// Other streams have as many zones open as the file may have, and none is in the region. A
