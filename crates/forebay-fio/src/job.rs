@@ -185,9 +185,7 @@ impl Job {
         mut given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let mut warnings = given.check(&name)?;
-        let spans = given.sizes(&name)?;
-        given.files.offset_increment = spans.offset_increment;
+        let (mut warnings, spans) = given.check(&name)?;
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -218,7 +216,7 @@ impl Job {
             measures: given.measures,
             size: spans.size,
             io_size: spans.io_size,
-            offset: spans.offset.unwrap_or(Size::Bytes(0)),
+            offset: spans.offset,
             iodepth,
             iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),
             iodepth_batch_complete_min: min,

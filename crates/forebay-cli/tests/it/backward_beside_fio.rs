@@ -7,19 +7,21 @@ use crate::common::{self, bench, folder, ios, skip_without, stderr};
 #[test]
 fn backward_offsets_are_those_of_fio() {
     let test = "backward_offsets_are_those_of_fio";
-    for options in [
+    let options = [
         "--rw=read:-8k --size=256k",
         "--rw=write:-8k --size=256k",
         "--rw=read:-8k --size=64k --offset=256k --io_size=200k",
         "--rw=read:-12k --size=64k",
         "--rw=read:-4k --size=32k",
         "--rw=read:-2k --size=32k",
-    ] {
-        let args = format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}");
-        let Some([theirs, ours]) = common::ios_beside_fio(test, &args) else { return };
-        assert!(theirs.len() >= 8, "{options}");
-        assert_eq!(ours, theirs, "{options}");
-    }
+    ];
+    let all = options.map(|options| {
+        format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}")
+    });
+    common::all_beside_fio(test, &all, |args, [theirs, ours]| {
+        assert!(theirs.len() >= 8, "{args}");
+        assert_eq!(ours, theirs, "{args}");
+    });
     let args = "--name=a --filename=x --write_iolog=log --ioengine=sync --rw=rw:-8k --size=256k";
     let Some([theirs, ours]) = common::ios_beside_fio(test, args) else { return };
     for action in ["read", "write"] {

@@ -80,6 +80,24 @@ pub(crate) fn ios_beside_fio(test: &str, args: &str) -> Option<[Vec<Io>; 2]> {
     Some([log(&theirs), log(&ours)])
 }
 
+/// Runs all sets of arguments as [`ios_beside_fio`] does, beside each other: fio mostly sleeps.
+pub(crate) fn all_beside_fio(
+    test: &str,
+    all: &[String],
+    check: impl Fn(&str, [Vec<Io>; 2]) + Sync,
+) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for args in all {
+            scope.spawn(move || {
+                if let Some(both) = ios_beside_fio(test, args) {
+                    check(args, both);
+                }
+            });
+        }
+    });
+}
+
 /// Starts `forebay bench`, and returns once its progress line shows that its jobs have done some
 /// I/O. The standard error printed until then is consumed.
 pub(crate) fn bench_at_work(folder: &TempDir, args: &str) -> Child {

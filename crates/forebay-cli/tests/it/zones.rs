@@ -1,28 +1,22 @@
 //! Zones beside those of fio, if it is installed: the same offsets in the logs of both programs.
 
-use std::thread;
-
 use crate::common::{self, Io, bench, data_file, folder, ios, stderr, stdout};
+
+fn arguments(options: &str) -> String {
+    format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}")
+}
 
 /// Runs the options with both programs on a file of 1 MiB. Returns the I/Os of fio, if it is
 /// installed, and ours.
 fn run(test: &str, options: &str) -> Option<[Vec<Io>; 2]> {
-    let args = format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}");
-    common::ios_beside_fio(test, &args)
+    common::ios_beside_fio(test, &arguments(options))
 }
 
-/// Runs all option sets beside each other: fio mostly sleeps.
+/// Runs all option sets beside each other.
 fn run_all(test: &str, mode: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
-    let check = &check;
-    thread::scope(|scope| {
-        for &options in options {
-            scope.spawn(move || {
-                if let Some(both) = run(test, &format!("--zonemode={mode} {options}")) {
-                    check(options, both);
-                }
-            });
-        }
-    });
+    let args: Vec<_> =
+        options.iter().map(|options| arguments(&format!("--zonemode={mode} {options}"))).collect();
+    common::all_beside_fio(test, &args, check);
 }
 
 #[test]
@@ -161,21 +155,23 @@ fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
 #[test]
 fn sequential_reads_of_written_zones_are_those_of_fio() {
     let test = "sequential_reads_of_written_zones_are_those_of_fio";
-    for jobs in [
+    let jobs = [
         "--size=256k --name=w --rw=write --name=r --rw=read --bs=24k",
         "--size=512k --zonecapacity=48k --name=w --rw=write --name=r --rw=read",
         "--name=w --rw=write --size=128k --name=r --rw=read --size=1m --io_size=1m",
         "--name=w --rw=write --size=128k --name=r --rw=read --size=1m --io_size=100%",
         "--name=w --rw=write --size=128k --name=r --rw=read --size=8z --offset=1z",
-    ] {
-        let args = format!(
+    ];
+    let all = jobs.map(|jobs| {
+        format!(
             "--filename=x --ioengine=sync --zonemode=zbd --zonesize=64k {jobs} --stonewall \
              --write_iolog=log"
-        );
-        let Some([theirs, ours]) = common::ios_beside_fio(test, &args) else { return };
-        assert!(theirs.len() >= 8, "{jobs}");
-        assert_eq!(ours, theirs, "{jobs}");
-    }
+        )
+    });
+    common::all_beside_fio(test, &all, |args, [theirs, ours]| {
+        assert!(theirs.len() >= 8, "{args}");
+        assert_eq!(ours, theirs, "{args}");
+    });
 }
 
 /// Runs jobs on zones of 64 KiB. Returns the bytes that each has read and written, and the

@@ -78,17 +78,17 @@ pub struct Given {
 pub(super) struct Sizes {
     pub(super) size: Option<Size>,
     pub(super) io_size: Option<Size>,
-    pub(super) offset: Option<Size>,
-    pub(super) offset_increment: Option<Size>,
+    pub(super) offset: Size,
 }
 
 impl Given {
-    /// Returns the sizes, of which some may be numbers of zones.
-    pub(super) fn sizes(&self, name: &str) -> Result<Sizes, UsageError> {
+    /// Returns the sizes, of which some may be numbers of zones. That of the files is stored there.
+    fn sizes(&mut self, name: &str) -> Result<Sizes, UsageError> {
+        let zones = &self.load.zones;
         let bytes = |option: &str, given: Option<GivenSize>| match given {
             None => Ok(None),
             Some(GivenSize::Size(size)) => Ok(Some(size)),
-            Some(GivenSize::Zones(nr)) => match self.load.zones.bytes_of(nr) {
+            Some(GivenSize::Zones(nr)) => match zones.bytes_of(nr) {
                 Some(bytes) => Ok(Some(Size::Bytes(bytes))),
                 None => Err(UsageError::Conflict(format!(
                     "{name}: --{option}={nr}z is a number of zones, which needs --zonemode and \
@@ -97,20 +97,22 @@ impl Given {
             },
         };
         let is_given = |size: &Size| *size != Size::Bytes(0);
+        let increment = bytes("offset_increment", self.offset_increment)?;
+        self.files.offset_increment = increment.filter(is_given);
         Ok(Sizes {
             size: bytes("size", self.size)?,
             // In fio, 0 means that it is not given.
             io_size: bytes("io_size", self.io_size)?.filter(is_given),
-            offset: bytes("offset", self.offset)?,
-            offset_increment: bytes("offset_increment", self.offset_increment)?.filter(is_given),
+            offset: bytes("offset", self.offset)?.unwrap_or(Size::Bytes(0)),
         })
     }
 
-    /// Checks options of which a job keeps only the consequences. Returns all warnings.
-    pub(super) fn check(&mut self, name: &str) -> Result<Vec<String>, UsageError> {
+    /// Checks options of which a job keeps only the consequences. Returns all warnings, and the
+    /// sizes.
+    pub(super) fn check(&mut self, name: &str) -> Result<(Vec<String>, Sizes), UsageError> {
         match self.load.zones.conflict() {
             Some(why) => Err(UsageError::Conflict(format!("{name}: {why}"))),
-            None => Ok(self.warnings()),
+            None => Ok((self.warnings(), self.sizes(name)?)),
         }
     }
 
