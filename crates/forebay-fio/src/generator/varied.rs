@@ -231,6 +231,14 @@ impl Varied {
         pointers.can_read(limits, region.offset + if starts_again { 0 } else { end }, min)
     }
 
+    /// Returns whether bytes are left because zones lack data, and not because no block fits at
+    /// the end of a zone.
+    fn lacks_data(&self) -> bool {
+        let Some((limits, pointers)) = &self.zoned else { return false };
+        let min = self.smallest(Direction::Read.index());
+        self.left_bytes > 0 && !limits.rules.read_beyond_wp && pointers.lacks_data(limits, min)
+    }
+
     /// Returns the start of random offsets in the region, and their range.
     fn zone(&self) -> (u64, u64) {
         match &self.walk {
@@ -297,15 +305,17 @@ impl Varied {
     /// Returns the offset after an I/O with this start and end, with `skip` bytes between the two.
     /// I/O that goes backwards continues at the end of the region when it passes the start.
     fn next_offset(&self, (start, end): (u64, u64), skip: i64) -> u64 {
-        let is_first = end == start;
-        // As in fio, the first I/O of a region at the start of the file goes there.
-        if is_first && (skip >= 0 || self.region.offset == 0 || self.walk.is_some()) {
-            return end;
+        let last = self.region.len.saturating_add_signed(skip.min(0));
+        if end == start {
+            // No I/O precedes it, so nothing is left out. As in fio, I/O that goes backwards begins
+            // at the end of a region that is not at the start of the file.
+            let is_at_end = skip < 0 && end == 0 && self.region.offset > 0 && self.walk.is_none();
+            return if is_at_end { last } else { end };
         }
         match end.checked_add_signed(skip) {
-            Some(offset) if !is_first => offset,
-            _ if skip >= 0 => u64::MAX,
-            _ => self.region.len.saturating_add_signed(skip),
+            Some(offset) => offset,
+            None if skip < 0 => last,
+            None => u64::MAX,
         }
     }
 
@@ -357,7 +367,6 @@ impl Stream for Varied {
     }
 
     fn next_as(&mut self, direction: Direction) -> Option<Op> {
-        self.blocked = None;
         if self.left_bytes == 0 || self.left_ios == 0 {
             return None;
         }
@@ -368,9 +377,14 @@ impl Stream for Varied {
             }
             next => next,
         };
-        if let Err(Stop::Blocked(why)) = next {
-            self.blocked = Some(why);
-        }
+        self.blocked = match next {
+            Err(Stop::Blocked(why)) => Some(why),
+            // Sequential reads have passed the last zone, and zones before it lack data.
+            Err(Stop::End) if direction == Direction::Read && self.lacks_data() => {
+                Some(Blocked::NoData)
+            }
+            _ => None,
+        };
         next.ok()
     }
 

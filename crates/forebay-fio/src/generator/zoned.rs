@@ -194,10 +194,10 @@ impl State {
         if range < min || is_past {
             zone = match self.with_data(limits, wanted, min) {
                 Some(zone) => zone,
-                // The last zone is full, so the reads have passed all data there can be.
+                // The reads have passed the last zone.
                 None if !limits.random
                     && wanted + 1 >= limits.zones().1
-                    && self.room(wanted, limits) < min =>
+                    && self.has_all_data(limits, wanted, min) =>
                 {
                     return Err(Stop::End);
                 }
@@ -225,6 +225,14 @@ impl State {
         let start = limits.start(zone).max(offset);
         let end = (limits.start(zone) + self.written(zone)).min(offset + len);
         (start, end.saturating_sub(start))
+    }
+
+    /// Returns whether a zone, as far as it is in the region, has no room for another `min` bytes.
+    fn has_all_data(&self, limits: &Limits, zone: usize, min: u64) -> bool {
+        let (start, range) = self.readable(limits, zone);
+        let Region { offset, len } = limits.region;
+        let end = (limits.start(zone) + limits.rules.capacity).min(offset + len);
+        end.saturating_sub(start + range) < min
     }
 
     /// Returns the next zone that has `min` bytes; for random reads, the nearest one.
@@ -258,9 +266,22 @@ impl WritePointers {
         }
     }
 
-    /// Returns whether a read of `min` bytes at `offset` can be placed.
+    /// Returns whether a read of `min` bytes at `offset` can be placed, or at the start of the
+    /// region if `offset` is past the last zone.
     pub(super) fn can_read(&self, limits: &Limits, offset: u64, min: u32) -> bool {
-        limits.rules.read_beyond_wp || self.state().read(limits, offset, min, min).is_ok()
+        let state = self.state();
+        let read = |offset| state.read(limits, offset, min, min);
+        limits.rules.read_beyond_wp
+            || match read(offset) {
+                Err(Stop::End) => read(limits.region.offset).is_ok(),
+                placed => placed.is_ok(),
+            }
+    }
+
+    /// Returns whether a zone of the region lacks data for a read of `min` bytes.
+    pub(super) fn lacks_data(&self, limits: &Limits, min: u32) -> bool {
+        let (state, (first, end)) = (self.state(), limits.zones());
+        (first..end).any(|zone| !state.has_all_data(limits, zone, min.into()))
     }
 
     /// Closes the zones that this stream has opened. A later write opens them again.

@@ -74,6 +74,33 @@ fn sequential_read_of_full_zones_visits_each_block_at_most_once() {
 }
 
 #[test]
+fn sequential_read_past_an_empty_zone_ends_early() {
+    let pointers = Arc::default();
+    let mut writes = zoned("write", 2, ZONES, [1, 1]);
+    writes.region.offset += ZONES.size;
+    assert_eq!(Varied::on(&writes, &pointers).count(), 2);
+    let (ops, end) = run(&zoned("read", 4, ZONES, [1, 1]), &pointers);
+    assert_eq!(ops.iter().map(|op| op.offset / 4096).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(end, Some(EarlyEnd { why: Blocked::NoData, left_bytes: Some(2 * 4096) }));
+}
+
+#[test]
+fn reads_of_a_mixed_job_are_possible_again_after_the_last_zone() {
+    let rules = Zoned { capacity: 4096, ..ZONES };
+    let load = Workload { io_size: None, ..zoned("rw", 4, rules, [1, 1]) };
+    let mut ops = Varied::on(&load, &Arc::default());
+    let mut next = |direction| ops.next_as(direction).map(|op| (op.direction, op.offset / 4096));
+    for block in [2, 4] {
+        assert_eq!(next(Direction::Write), Some((Direction::Write, block)));
+    }
+    for block in [2, 4] {
+        assert_eq!(next(Direction::Read), Some((Direction::Read, block)));
+    }
+    assert_eq!(ops.possible(Direction::Read), Direction::Read);
+    assert_eq!(ops.next_as(Direction::Read).map(|op| op.offset / 4096), Some(2));
+}
+
+#[test]
 fn mixed_job_writes_while_it_can_read_nothing() {
     let rules = Zoned { size: 16 * 4096, capacity: 16 * 4096, ..ZONES };
     for (word, sizes) in
