@@ -9,8 +9,6 @@ use std::time::Duration;
 use forebay_fio::generator::ending::{Blocked, EarlyEnd};
 use forebay_fio::job::Job;
 
-use super::outcome::Outcome;
-
 /// The part of its work that a clone has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unfinished {
@@ -38,15 +36,14 @@ impl Unfinished {
     }
 }
 
-/// Returns the notes about these clones, one for each job and reason.
-pub(super) fn notes<'a>(
+/// Returns the notes about clones, each with the index of its job: one for each job and reason.
+pub(super) fn notes(
     jobs: &[Job],
-    outcomes: impl IntoIterator<Item = &'a Outcome>,
+    clones: impl IntoIterator<Item = (usize, Unfinished)>,
 ) -> Vec<String> {
     let mut of_jobs: BTreeMap<(usize, Blocked), (u32, Unfinished)> = BTreeMap::new();
-    for outcome in outcomes {
-        let Some(unfinished) = outcome.unfinished else { continue };
-        let sum = of_jobs.entry((outcome.job, unfinished.why));
+    for (job, unfinished) in clones {
+        let sum = of_jobs.entry((job, unfinished.why));
         sum.and_modify(|(nr, sum)| {
             *nr += 1;
             sum.add(&unfinished);

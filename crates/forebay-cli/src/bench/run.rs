@@ -113,7 +113,9 @@ pub(super) fn run_on(
                 show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
             let ended = run.stage(stage, &mut show)?;
-            early_end::notes(&command.jobs, ended.iter().flatten()).iter().for_each(note);
+            let unfinished =
+                ended.iter().flatten().filter_map(|clone| Some((clone.job, clone.unfinished?)));
+            early_end::notes(&command.jobs, unfinished).iter().for_each(note);
             outcomes.extend(ended);
             filling.cut(command.jobs[of_stage[0].job].stage);
         }

@@ -83,6 +83,7 @@ fn sequential_offsets_at_write_pointers_are_those_of_fio() {
         "--rw=write --zonesize=64k --zonecapacity=48k --io_size=100%",
         "--rw=write --zonesize=64k --size=4z --offset=2z --io_size=3z",
         "--rw=write:-8k --zonesize=64k --size=128k",
+        "--rw=write:-8k --zonesize=64k --zonecapacity=48k --size=256k --offset=512k",
         "--rw=read:-8k --zonesize=64k --size=256k --read_beyond_wp=1",
     ];
     let test = "sequential_offsets_at_write_pointers_are_those_of_fio";

@@ -163,7 +163,8 @@ impl Varied {
     /// them.
     fn skip_unused(&mut self, direction: Direction) -> Result<(), Stop> {
         let Some((limits, _)) = &self.zoned else { return Ok(()) };
-        if self.random || direction != Direction::Write {
+        // As in fio, I/O that goes backwards skips nothing.
+        if self.random || direction != Direction::Write || self.variety.step < 0 {
             return Ok(());
         }
         let (at, begin) = (direction.index(), self.region.offset);
