@@ -14,6 +14,7 @@
 //! offsets depend on the seed and the stream only, not on the mix, the machine or the time.
 
 mod directions;
+pub mod ending;
 pub mod files;
 mod map;
 mod positions;
@@ -26,6 +27,7 @@ pub mod varied;
 pub mod zoned;
 
 use self::directions::Directions;
+use self::ending::EarlyEnd;
 use self::positions::Order;
 pub use self::stream::Stream;
 use self::varied::Variety;
@@ -119,7 +121,7 @@ impl Pattern {
 pub struct Region {
     /// First byte.
     pub offset: u64,
-    /// Bytes, a multiple of the block size and not 0.
+    /// Bytes, not 0: a multiple of the block size or, for writes to zones, of whole zones.
     pub len: u64,
 }
 
@@ -219,6 +221,20 @@ impl Stream for Ops {
         match self {
             Self::Plain(ops) => ops.next_as(direction),
             Self::Varied(ops) => ops.next_as(direction),
+        }
+    }
+
+    fn possible(&self, direction: Direction) -> Direction {
+        match self {
+            Self::Plain(_) => direction,
+            Self::Varied(ops) => ops.possible(direction),
+        }
+    }
+
+    fn early_end(&self) -> Option<EarlyEnd> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Varied(ops) => ops.early_end(),
         }
     }
 }

@@ -33,6 +33,22 @@ impl Size {
     }
 }
 
+/// A value of `size=`, `io_size=`, `offset=` or `offset_increment=` as given: also a number of
+/// zones, such as `2z`, whose bytes depend on another option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenSize {
+    /// Bytes, or a percentage.
+    Size(Size),
+    /// A number of zones of `zonesize` bytes.
+    Zones(u64),
+}
+
+impl From<Size> for GivenSize {
+    fn from(size: Size) -> Self {
+        Self::Size(size)
+    }
+}
+
 /// Why a text is not a number in fio's notation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -108,6 +124,24 @@ pub fn parse_size(text: &str) -> Result<Size, NumberError> {
         (value @ 1..=100, "") => Ok(Size::Percent(value as u8)),
         (_, "") => Err(NumberError::Percentage),
         (_, suffix) => Err(NumberError::Suffix(suffix.to_owned())),
+    }
+}
+
+/// Parses a size as in [`parse_size`], or a number of zones such as `2z`.
+///
+/// # Errors
+///
+/// As [`parse_size`].
+///
+/// ```
+/// # use forebay_fio::units::{GivenSize, Size, parse_given_size};
+/// assert_eq!(parse_given_size("2z"), Ok(GivenSize::Zones(2)));
+/// assert_eq!(parse_given_size("2k"), Ok(GivenSize::Size(Size::Bytes(2048))));
+/// ```
+pub fn parse_given_size(text: &str) -> Result<GivenSize, NumberError> {
+    match split_number(text.trim()) {
+        Ok((zones, "z" | "Z")) => Ok(GivenSize::Zones(zones)),
+        _ => parse_size(text).map(GivenSize::Size),
     }
 }
 

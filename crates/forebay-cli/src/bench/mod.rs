@@ -22,6 +22,7 @@
 //! - [`replay`]: logs of I/Os, read and written;
 //! - [`sweep`]: the jobs with several values of an option;
 //! - [`stages`]: jobs of other commands, one after another;
+//! - [`zones`], [`early_end`]: emulated zones, and clones whose I/O they did not take;
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
 //!   each disk and its jobs.
 
@@ -32,6 +33,7 @@ mod compare;
 mod contents;
 mod contradictions;
 mod dump;
+mod early_end;
 mod file_buffers;
 mod filename;
 mod files_in;

@@ -44,6 +44,17 @@ pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> 
     Ok(Opened { disks, regions, owners })
 }
 
+/// Returns notes about regions that were rounded, one for each job and disk.
+pub(super) fn notes(jobs: &[Job], targets: &[Target], opened: &Opened) -> Vec<String> {
+    let of_target = |(target, region): (&Target, &Region)| {
+        let capacity = capacity(&opened.disks[target.disk], target);
+        jobs[target.job].note_of_rounding(&target.extent, capacity, *region)
+    };
+    let mut notes: Vec<_> = targets.iter().zip(&opened.regions).filter_map(of_target).collect();
+    notes.dedup();
+    notes
+}
+
 fn open_one(job: &Job, target: &Target) -> Result<Disk, Failure> {
     Disk::open_spec(&target.spec).map_err(|error| Failure::open(&format!("{}: ", job.name), &error))
 }

@@ -5,6 +5,7 @@ use forebay_fio::logs::Logs;
 use forebay_fio::report::JobReport;
 use forebay_fio::stats::moments::Moments;
 
+use super::early_end::Unfinished;
 use super::replay::Lateness;
 use super::series::Series;
 
@@ -36,6 +37,8 @@ pub(super) struct Outcome {
     pub(super) series: Option<Box<Series>>,
     /// How late its I/Os were, in a replay.
     pub(super) lateness: Option<Box<Lateness>>,
+    /// The part of its work that it has left, if no emulated zone took its next I/O.
+    pub(super) unfinished: Option<Unfinished>,
     /// Its run time, ns.
     pub(super) elapsed_ns: u64,
 }

@@ -219,7 +219,10 @@ impl Queued {
             self.is_fresh = false;
             // As in fio, a flush precedes another I/O: there is none after the last one.
             let drawn = self.next.map(|op| op.direction);
-            let chosen = drawn.or_else(|| ops.direction().map(|mix| tally.choose(mix)));
+            let chosen = drawn.or_else(|| {
+                let mix = ops.direction()?;
+                Some(ops.possible(tally.choose(mix)))
+            });
             let Some(direction) = chosen else { return false };
             tally.pause(direction, self.in_flight(), |tally, reap| {
                 match (reap, self.in_flight()) {

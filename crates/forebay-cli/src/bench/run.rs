@@ -34,6 +34,7 @@ use super::together::{self, Together};
 use super::trace;
 use super::worker::{Task, Worker};
 use super::zones::Zones;
+use super::{early_end, note};
 use crate::failure::Failure;
 use crate::output;
 
@@ -55,6 +56,7 @@ pub(super) fn run(
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
+    open::notes(&command.jobs, targets, &opened).iter().for_each(note);
     let trace = trace::begin(command.run.trace.as_deref(), &opened.disks)?;
     let mut outcomes = run_on(&opened, command, targets, filling, stop, has_series, show)?;
     // The results are printed even if the trace could not be written.
@@ -110,7 +112,11 @@ pub(super) fn run_on(
                 let clones = before.chain(clones).collect();
                 show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
-            outcomes.extend(run.stage(stage, &mut show)?);
+            let ended = run.stage(stage, &mut show)?;
+            let unfinished =
+                ended.iter().flatten().filter_map(|clone| Some((clone.job, clone.unfinished?)));
+            early_end::notes(&command.jobs, unfinished).iter().for_each(note);
+            outcomes.extend(ended);
             filling.cut(command.jobs[of_stage[0].job].stage);
         }
     }
@@ -398,8 +404,10 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
         Ops::Files(ops) => worker.run(start, ops),
         Ops::Replayed(ops) => worker.run(start, ops),
     }
+    let zones = task.zones.of(&task.targets[0]);
+    zones.close(task.stream);
     let mut outcome = task.outcome(worker.finish());
-    outcome.report.nr_zone_resets = task.zones.of(&task.targets[0]).nr_resets(task.stream);
+    outcome.report.nr_zone_resets = zones.nr_resets(task.stream);
     let _ = sender.send(Event::Finished(task.at, Box::new(outcome)));
 }
 

@@ -77,6 +77,7 @@ impl<'a> Status<'a> {
             logs: None,
             series: None,
             lateness: None,
+            unfinished: None,
             elapsed_ns,
         }
     }

@@ -20,6 +20,7 @@ use forebay_fio::verify::Stamp;
 use super::cache;
 use super::calls::Calls;
 use super::contents::contents;
+use super::early_end::Unfinished;
 use super::gauge::{Gauge, Phase};
 use super::outcome::Outcome;
 use super::plan::{self, Target};
@@ -95,6 +96,7 @@ impl<'a> Task<'a> {
             logs: finished.logs,
             series: finished.series,
             lateness: finished.lateness,
+            unfinished: finished.unfinished,
             elapsed_ns,
         }
     }
@@ -109,6 +111,8 @@ pub(super) struct Worker<'a> {
     stream: u64,
     /// The paths of the files whose page cache is used.
     cached: Vec<PathBuf>,
+    /// The work that is left, if no emulated zone took the next I/O.
+    unfinished: Option<Unfinished>,
 }
 
 /// The I/O method.
@@ -137,6 +141,8 @@ pub(super) struct Finished {
     pub(super) series: Option<Box<Series>>,
     /// How late the I/Os of a replay were.
     pub(super) lateness: Option<Box<Lateness>>,
+    /// The work that is left, if no emulated zone took the next I/O.
+    pub(super) unfinished: Option<Unfinished>,
 }
 
 impl<'a> Worker<'a> {
@@ -170,7 +176,7 @@ impl<'a> Worker<'a> {
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(regions, job));
         }
-        Self { tally, method, together, stream, cached }
+        Self { tally, method, together, stream, cached, unfinished: None }
     }
 
     /// Records an error, with which the job ends before its first I/O.
@@ -216,6 +222,7 @@ impl<'a> Worker<'a> {
             self.tally.resume_rate_check();
             self.tally.flow = self.together.share(job);
             self.phase(ops, end_ns, flush);
+            self.record_early_end(ops, end_ns);
             // The others share the I/Os while this clone reads back, or has ended.
             self.tally.flow = None;
         }
@@ -240,6 +247,16 @@ impl<'a> Worker<'a> {
         written.clear();
         self.tally.written = Some(written);
         self.tally.search = search;
+    }
+
+    /// Records the work that is left, if the stream has ended early, and nothing else ends the job.
+    fn record_early_end(&mut self, ops: &impl Stream, end_ns: u64) {
+        let Some(end) = ops.early_end() else { return };
+        let Tally { error, stop, gauge, now_ns, .. } = &self.tally;
+        if error.is_none() && !stop.is_set() && !gauge.is_quit() && *now_ns < end_ns {
+            let time = Duration::from_nanos(end_ns - now_ns);
+            self.unfinished = Some(Unfinished::after(self.unfinished, end, time));
+        }
     }
 
     /// Returns the outcome.
@@ -290,7 +307,18 @@ impl<'a> Worker<'a> {
             logs.close_window(elapsed_ns, true);
         }
         stats.forget(&job.measures);
-        Finished { stats, error, errors, depth, tag_waits, elapsed_ns, logs, series, lateness }
+        Finished {
+            stats,
+            error,
+            errors,
+            depth,
+            tag_waits,
+            elapsed_ns,
+            logs,
+            series,
+            lateness,
+            unfinished: self.unfinished,
+        }
     }
 
     /// Prints that a search has no result, or did not test it.
@@ -456,6 +484,10 @@ impl<S: Stream> Iterator for UpTo<'_, S> {
 impl<S: Stream> Stream for UpTo<'_, S> {
     fn direction(&mut self) -> Option<Direction> {
         if self.writes == 0 { None } else { self.ops.direction() }
+    }
+
+    fn possible(&self, direction: Direction) -> Direction {
+        self.ops.possible(direction)
     }
 
     fn next_as(&mut self, direction: Direction) -> Option<Op> {

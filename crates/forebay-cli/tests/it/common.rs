@@ -44,6 +44,60 @@ pub(crate) fn fio(test: &str, folder: &TempDir, args: &str) -> Option<Output> {
     }
 }
 
+/// One I/O of a log: its action, offset and length.
+pub(crate) type Io = (String, u64, u64);
+
+/// Parses a log of I/Os in fio's version 3.
+pub(crate) fn ios(log: &str) -> Vec<Io> {
+    let mut ios = Vec::new();
+    for line in log.lines() {
+        if let [_, _, action @ ("read" | "write" | "trim"), offset, len] =
+            line.split_whitespace().collect::<Vec<_>>()[..]
+        {
+            ios.push((
+                action.to_owned(),
+                offset.parse().expect("a number"),
+                len.parse().expect("a number"),
+            ));
+        }
+    }
+    ios
+}
+
+/// Runs the arguments with both programs on a file `x` of 1 MiB. They must contain
+/// `--write_iolog=log`. Returns the I/Os of fio, if it is installed, and ours.
+#[track_caller]
+pub(crate) fn ios_beside_fio(test: &str, args: &str) -> Option<[Vec<Io>; 2]> {
+    let (theirs, ours) = (folder(), folder());
+    for folder in [&theirs, &ours] {
+        data_file(folder, "x", 1 << 20);
+    }
+    fio(test, &theirs, args)?;
+    let run = bench(&ours, args);
+    assert_eq!(run.status.code(), Some(0), "{args}: {}", stderr(&run));
+    let log =
+        |folder: &TempDir| ios(&std::fs::read_to_string(folder.path().join("log")).expect("a log"));
+    Some([log(&theirs), log(&ours)])
+}
+
+/// Runs all sets of arguments as [`ios_beside_fio`] does, beside each other: fio mostly sleeps.
+pub(crate) fn all_beside_fio(
+    test: &str,
+    all: &[String],
+    check: impl Fn(&str, [Vec<Io>; 2]) + Sync,
+) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for args in all {
+            scope.spawn(move || {
+                if let Some(both) = ios_beside_fio(test, args) {
+                    check(args, both);
+                }
+            });
+        }
+    });
+}
+
 /// Starts `forebay bench`, and returns once its progress line shows that its jobs have done some
 /// I/O. The standard error printed until then is consumed.
 pub(crate) fn bench_at_work(folder: &TempDir, args: &str) -> Child {

@@ -2,6 +2,7 @@
 //! used.
 
 mod against_fio;
+mod backward_beside_fio;
 mod bench;
 mod calibrate;
 #[path = "../../../forebay/tests/support/ceph.rs"]

@@ -1,58 +1,22 @@
 //! Zones beside those of fio, if it is installed: the same offsets in the logs of both programs.
 
-use std::thread;
+use crate::common::{self, Io, bench, data_file, folder, ios, stderr, stdout};
 
-use crate::common::{self, bench, data_file, folder, stderr, stdout};
-
-/// One I/O of a log: its action, offset and length.
-type Io = (String, u64, u64);
-
-/// Parses a log of I/Os in fio's version 3.
-fn ios(log: &str) -> Vec<Io> {
-    let mut ios = Vec::new();
-    for line in log.lines() {
-        if let [_, _, action @ ("read" | "write" | "trim"), offset, len] =
-            line.split_whitespace().collect::<Vec<_>>()[..]
-        {
-            ios.push((
-                action.to_owned(),
-                offset.parse().expect("a number"),
-                len.parse().expect("a number"),
-            ));
-        }
-    }
-    ios
+fn arguments(options: &str) -> String {
+    format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}")
 }
 
 /// Runs the options with both programs on a file of 1 MiB. Returns the I/Os of fio, if it is
 /// installed, and ours.
 fn run(test: &str, options: &str) -> Option<[Vec<Io>; 2]> {
-    let args = format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}");
-    let (theirs, ours) = (folder(), folder());
-    for folder in [&theirs, &ours] {
-        data_file(folder, "x", 1 << 20);
-    }
-    common::fio(test, &theirs, &args)?;
-    let run = bench(&ours, &args);
-    assert_eq!(run.status.code(), Some(0), "{args}: {}", stderr(&run));
-    let log = |folder: &tempfile::TempDir| {
-        ios(&std::fs::read_to_string(folder.path().join("log")).expect("a log"))
-    };
-    Some([log(&theirs), log(&ours)])
+    common::ios_beside_fio(test, &arguments(options))
 }
 
-/// Runs all option sets beside each other: fio mostly sleeps.
+/// Runs all option sets beside each other.
 fn run_all(test: &str, mode: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
-    let check = &check;
-    thread::scope(|scope| {
-        for &options in options {
-            scope.spawn(move || {
-                if let Some(both) = run(test, &format!("--zonemode={mode} {options}")) {
-                    check(options, both);
-                }
-            });
-        }
-    });
+    let args: Vec<_> =
+        options.iter().map(|options| arguments(&format!("--zonemode={mode} {options}"))).collect();
+    common::all_beside_fio(test, &args, check);
 }
 
 #[test]
@@ -116,6 +80,11 @@ fn sequential_offsets_at_write_pointers_are_those_of_fio() {
         "--rw=write --zonesize=64k --zone_reset_threshold=0.2 --zone_reset_frequency=0.1 \
          --io_size=2m",
         "--rw=read --zonesize=64k --read_beyond_wp=1",
+        "--rw=write --zonesize=64k --zonecapacity=48k --io_size=100%",
+        "--rw=write --zonesize=64k --size=4z --offset=2z --io_size=3z",
+        "--rw=write:-8k --zonesize=64k --size=128k",
+        "--rw=write:-8k --zonesize=64k --zonecapacity=48k --size=256k --offset=512k",
+        "--rw=read:-8k --zonesize=64k --size=256k --read_beyond_wp=1",
     ];
     let test = "sequential_offsets_at_write_pointers_are_those_of_fio";
     run_all(test, "zbd", &options, |options, [theirs, ours]| {
@@ -182,6 +151,97 @@ fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
          --size=128k --name=r --stonewall --rw=read --size=1m --write_iolog=after",
     );
     assert_eq!(log("after"), 32, "the blocks that the first job wrote");
+}
+
+#[test]
+fn sequential_reads_of_written_zones_are_those_of_fio() {
+    let test = "sequential_reads_of_written_zones_are_those_of_fio";
+    let jobs = [
+        "--size=256k --name=w --rw=write --name=r --rw=read --bs=24k",
+        "--size=512k --zonecapacity=48k --name=w --rw=write --name=r --rw=read",
+        "--name=w --rw=write --size=128k --name=r --rw=read --size=1m --io_size=1m",
+        "--name=w --rw=write --size=128k --name=r --rw=read --size=1m --io_size=100%",
+        "--name=w --rw=write --size=128k --name=r --rw=read --size=8z --offset=1z",
+    ];
+    let all = jobs.map(|jobs| {
+        format!(
+            "--filename=x --ioengine=sync --zonemode=zbd --zonesize=64k {jobs} --stonewall \
+             --write_iolog=log"
+        )
+    });
+    common::all_beside_fio(test, &all, |args, [theirs, ours]| {
+        assert!(theirs.len() >= 8, "{args}");
+        assert_eq!(ours, theirs, "{args}");
+    });
+}
+
+/// Runs jobs on zones of 64 KiB. Returns the bytes that each has read and written, and the
+/// messages.
+fn run_zoned(args: &str) -> (Vec<[u64; 2]>, String) {
+    let args = format!("--bs=4k --ioengine=psync --zonemode=zbd --zonesize=64k {args}");
+    let folder = folder();
+    let run = bench(&folder, &format!("{args} --output-format=json"));
+    assert_eq!(run.status.code(), Some(0), "{args}: {}", stderr(&run));
+    let report = common::json(&run);
+    let jobs = report["jobs"].as_array().expect("jobs");
+    let bytes = |job: &serde_json::Value| {
+        ["read", "write"].map(|part| job[part]["io_bytes"].as_u64().expect("bytes"))
+    };
+    (jobs.iter().map(bytes).collect(), stderr(&run))
+}
+
+/// fio 3.33 ends these jobs after a few I/Os, without a message.
+#[test]
+fn mixed_jobs_transfer_all_their_bytes() {
+    for options in ["--rw=rw", "--rw=randrw --bs=16k,4k", "--rw=randrw --bs=4k,16k"] {
+        let (jobs, messages) = run_zoned(&format!("--name=a --filename=ram:1M {options}"));
+        let [reads, writes] = jobs[0];
+        assert!(reads + writes >= 1 << 20 && reads > 1 << 17, "{options}: {reads} + {writes}");
+        assert!(!messages.contains("ended early"), "{options}: {messages}");
+    }
+    let clones = "--rw=randrw --numjobs=4 --size=1m --offset_increment=1m";
+    let (jobs, messages) = run_zoned(&format!("--name=a --filename=ram:4M {clones}"));
+    assert_eq!(jobs.iter().map(|[reads, writes]| reads + writes).collect::<Vec<_>>(), [1 << 20; 4]);
+    assert!(!messages.contains("ended early"), "{messages}");
+}
+
+#[test]
+fn zones_of_an_ended_job_do_not_count_as_open() {
+    let (jobs, messages) = run_zoned(
+        "--filename=ram:1M --max_open_zones=1 --rw=randwrite --size=512k --name=a --io_size=32k \
+         --name=b --stonewall --offset=512k",
+    );
+    assert_eq!(jobs, [[0, 32 << 10], [0, 512 << 10]]);
+    assert!(!messages.contains("ended early"), "{messages}");
+}
+
+#[test]
+fn note_says_why_a_job_on_zones_ended_early() {
+    let (jobs, messages) = run_zoned(
+        "--filename=ram:1M --name=w --rw=write --size=128k --name=r --stonewall --rw=read",
+    );
+    assert_eq!(jobs, [[0, 128 << 10], [128 << 10, 0]]);
+    let note = "forebay: r: ended early, with 917504 bytes left: its zones have no more data to \
+                read; ";
+    assert!(messages.contains(note) && messages.contains("--read_beyond_wp=1"), "{messages}");
+    assert!(!messages.contains("w: ended early"), "{messages}");
+    let (jobs, messages) = run_zoned(
+        "--filename=ram:1M --name=a --rw=write --numjobs=4 --size=256k --offset_increment=256k \
+         --max_open_zones=2 --rate_iops=25 --time_based --runtime=1",
+    );
+    assert_eq!(jobs.iter().filter(|bytes| **bytes == [0, 0]).count(), 2, "{jobs:?}");
+    let note = "forebay: a: 2 of 4 clones ended early, with 1.0 s of the time left: ";
+    assert!(messages.contains(note) && messages.contains("raise --max_open_zones"), "{messages}");
+}
+
+#[test]
+fn region_that_is_not_whole_zones_is_rounded_with_a_note() {
+    let (jobs, messages) =
+        run_zoned("--filename=ram:1M --name=a --rw=write --offset=100k --size=500k");
+    assert_eq!(jobs, [[0, 448 << 10]]);
+    let note = "forebay: a: zones of 65536 bytes (--zonesize) round the region: its offset 102400 \
+                up to 131072, and its end 614400 down to 589824\n";
+    assert!(messages.contains(note), "{messages}");
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! place, and an I/O is cut off before what was covered. To find that next one quickly, each level
 //! of bits says of 64 bits of the level below whether all of them are set.
 
+use super::Workload;
 use super::sizes::SizeRule;
+use super::skew::Distribution;
 use crate::random::Xoshiro256;
 
 /// The blocks of a region, and which of them were covered.
@@ -97,6 +99,33 @@ impl Map {
             at = at * 64 + u64::from(free.trailing_zeros());
         }
         Some(at).filter(|&at| at < self.blocks)
+    }
+}
+
+impl Workload {
+    /// Returns whether the stream of a variety marks the blocks that it has covered.
+    pub(super) fn has_map(&self) -> bool {
+        let Some(variety) = &self.variety else { return false };
+        self.pattern.random
+            && !self.norandommap
+            && !variety.unaligned
+            && variety.distribution == Distribution::Random
+            // As in fio, any use of it turns the map off.
+            && variety.align == [None; 3]
+    }
+
+    /// Returns the bytes among which random offsets are drawn: those of a zone, or of the region.
+    pub(super) fn random_len(&self) -> u64 {
+        let zones = self.variety.as_ref().and_then(|variety| variety.zones);
+        zones.map_or(self.region.len, |zones| zones.range.min(self.region.len))
+    }
+
+    /// Returns the memory that the stream takes for its map, bytes.
+    pub fn map_bytes(&self) -> u64 {
+        match self.has_map() {
+            true => Map::bytes(self.random_len() / u64::from(self.bs)),
+            false => 0,
+        }
     }
 }
 

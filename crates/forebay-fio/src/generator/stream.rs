@@ -5,6 +5,7 @@
 
 use std::iter::Peekable;
 
+use super::ending::EarlyEnd;
 use super::{Direction, Op};
 
 /// A stream of I/Os that returns the direction and the I/O in two steps.
@@ -13,8 +14,20 @@ pub trait Stream: Iterator<Item = Op> {
     /// [`next_as`](Self::next_as) must follow.
     fn direction(&mut self) -> Option<Direction>;
 
-    /// Returns the next I/O in this direction, which the pattern must have.
+    /// Returns the direction of the next I/O if the caller chooses `direction`: another one if no
+    /// I/O in that direction is possible now.
+    fn possible(&self, direction: Direction) -> Direction {
+        direction
+    }
+
+    /// Returns the next I/O in this direction, which the pattern must have. Other streams may have
+    /// made it impossible since; then the I/O has another direction.
     fn next_as(&mut self, direction: Direction) -> Option<Op>;
+
+    /// Returns why the stream has ended with bytes left, if it has.
+    fn early_end(&self) -> Option<EarlyEnd> {
+        None
+    }
 }
 
 /// I/Os that are known beforehand go as they are.

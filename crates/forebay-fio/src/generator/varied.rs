@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::directions::Directions;
+use super::ending::{Blocked, EarlyEnd, Stop};
 use super::map::Map;
 use super::sizes::SizeRule;
 use super::skew::{Distribution, Skew};
@@ -65,6 +66,8 @@ pub struct Varied {
     walk: Option<Walk>,
     /// The write pointers of the file, if its zones have them.
     zoned: Option<(Limits, Arc<WritePointers>)>,
+    /// Why no zone took the last I/O that was asked for.
+    blocked: Option<Blocked>,
     is_mixed: bool,
     /// Whether the stream has no byte limit.
     is_endless: bool,
@@ -131,6 +134,7 @@ impl Varied {
             before_seek: 0,
             walk: variety.zones.map(|zones| Walk::new(zones, workload.region.len, workload.bs)),
             zoned: variety.zoned.map(|rules| (limits(rules), Arc::clone(pointers))),
+            blocked: None,
             is_mixed: workload.pattern.mix == Mix::ReadWrite,
             is_endless: workload.io_size.is_none(),
             variety,
@@ -156,46 +160,84 @@ impl Varied {
     }
 
     /// Skips the bytes between the capacity of a zone and its end, if sequential writes reached
-    /// them. Returns whether bytes are left to transfer.
-    fn skip_unused(&mut self, direction: Direction) -> bool {
-        let Some((limits, _)) = &self.zoned else { return true };
-        if self.random || direction != Direction::Write {
-            return true;
+    /// them.
+    fn skip_unused(&mut self, direction: Direction) -> Result<(), Stop> {
+        let Some((limits, _)) = &self.zoned else { return Ok(()) };
+        // As in fio, I/O that goes backwards skips nothing.
+        if self.random || direction != Direction::Write || self.variety.step < 0 {
+            return Ok(());
         }
         let (at, begin) = (direction.index(), self.region.offset);
         let end = self.last[at].1;
         if let Some(next) = limits.skip_to(begin + end) {
             let next = next - begin;
-            if limits.rules.counts_skipped {
+            if !limits.rules.has_io_bytes {
                 self.left_bytes = self.left_bytes.saturating_sub(next - end);
             }
             self.last[at] = (next, next);
         }
-        self.left_bytes > 0
+        if self.left_bytes == 0 { Err(Stop::End) } else { Ok(()) }
     }
 
-    /// Places an I/O. A stream without end of sequential reads starts again at the first zone if no
-    /// zone with data follows.
-    fn place_again(&mut self, direction: Direction) -> Option<(u64, u32)> {
-        let at = direction.index();
-        let (offset, len) = self.place(direction)?;
-        let placed = self.place_in_zone(direction, offset, len);
-        let starts_again =
-            self.is_endless && !self.random && direction == Direction::Read && self.last[at].1 > 0;
-        if placed.is_some() || !starts_again {
-            return placed;
+    /// Returns the next I/O in this direction.
+    fn try_next(&mut self, direction: Direction) -> Result<Op, Stop> {
+        self.enter_zone(direction);
+        self.skip_unused(direction)?;
+        let (offset, len) = match self.place(direction) {
+            Err(stop) if self.starts_again(direction, stop) => {
+                self.last[direction.index()] = (0, 0);
+                self.place(direction)
+            }
+            placed => placed,
+        }?;
+        if let Some(walk) = &mut self.walk {
+            walk.moved(len);
         }
-        self.last[at] = (0, 0);
-        let (offset, len) = self.place(direction)?;
-        self.place_in_zone(direction, offset, len)
+        self.last[direction.index()] = (offset, offset + u64::from(len));
+        self.left_ios -= 1;
+        self.left_bytes = self.left_bytes.saturating_sub(len.into());
+        Ok(Op { direction, file: 0, offset: self.region.offset + offset, len })
     }
 
-    /// Moves an I/O to where the write pointer of its zone permits it; `None` if no zone does.
-    fn place_in_zone(&self, direction: Direction, offset: u64, len: u32) -> Option<(u64, u32)> {
-        let Some((limits, pointers)) = &self.zoned else { return Some((offset, len)) };
+    /// Returns whether sequential reads of zones that have stopped start again at the first zone.
+    fn starts_again(&self, direction: Direction, stop: Stop) -> bool {
+        let Some((limits, _)) = &self.zoned else { return false };
+        if self.random || direction != Direction::Read || self.last[direction.index()].1 == 0 {
+            return false;
+        }
+        let is_repeated = self.is_endless || limits.rules.has_io_bytes;
+        match stop {
+            Stop::End => is_repeated || self.is_mixed,
+            // Writes of the same job bring more data.
+            Stop::Blocked(_) => is_repeated && !self.is_mixed,
+        }
+    }
+
+    /// Returns the offset of the I/O in the region, and its length: where the write pointer of its
+    /// zone permits it, if zones have one.
+    fn place(&mut self, direction: Direction) -> Result<(u64, u32), Stop> {
+        let (offset, len) = self.choose(direction)?;
+        let Some((limits, pointers)) = &self.zoned else { return Ok((offset, len)) };
         let (begin, min) = (self.region.offset, self.smallest(direction.index()));
         let (offset, len) = pointers.place(limits, direction, (begin + offset, len), min)?;
-        Some((offset - begin, len))
+        Ok((offset - begin, len))
+    }
+
+    /// Returns whether a zone has data for the next read.
+    fn can_read(&self) -> bool {
+        let Some((limits, pointers)) = &self.zoned else { return true };
+        let (at, region) = (Direction::Read.index(), self.region);
+        let (min, end) = (self.smallest(at), self.last[at].1);
+        let starts_again = self.random || end + u64::from(min) > region.len;
+        pointers.can_read(limits, region.offset + if starts_again { 0 } else { end }, min)
+    }
+
+    /// Returns whether bytes are left because zones lack data, and not because no block fits at
+    /// the end of a zone.
+    fn lacks_data(&self) -> bool {
+        let Some((limits, pointers)) = &self.zoned else { return false };
+        let min = self.smallest(Direction::Read.index());
+        self.left_bytes > 0 && !limits.rules.read_beyond_wp && pointers.lacks_data(limits, min)
     }
 
     /// Returns the start of random offsets in the region, and their range.
@@ -206,8 +248,9 @@ impl Varied {
         }
     }
 
-    /// Returns the offset of the I/O in the region, and its length; `None` at the end.
-    fn place(&mut self, direction: Direction) -> Option<(u64, u32)> {
+    /// Returns the offset of the I/O in the region, and its length, without regard to write
+    /// pointers.
+    fn choose(&mut self, direction: Direction) -> Result<(u64, u32), Stop> {
         let at = direction.index();
         let percent = self.variety.percentage_random[at];
         let seeks = self.random && (percent >= 100 || self.draws.below(100) < percent.into());
@@ -216,14 +259,14 @@ impl Varied {
         self.before_seek = if goes_on { self.before_seek - 1 } else { repeats - 1 };
         if goes_on && self.variety.identical {
             let offset = self.last[at].0;
-            return Some((offset, self.draw_len(direction, offset).unwrap_or(self.smallest(at))));
+            return Ok((offset, self.draw_len(direction, offset).unwrap_or(self.smallest(at))));
         }
         if !seeks || (goes_on && self.random) {
             return self.sequential(direction);
         }
         let (start, range) = self.zone();
         let (rule, unaligned) = (&self.variety.sizes[at], self.variety.unaligned);
-        Some(match &mut self.spread {
+        Ok(match &mut self.spread {
             Spread::Map(map) => {
                 let (offset, len) = map.draw(rule, &mut self.draws);
                 (start + offset, len)
@@ -237,34 +280,59 @@ impl Varied {
                 match rule.draw(unaligned, room, &mut self.draws) {
                     Some(len) => (offset, len),
                     // The last block is shorter than the smallest I/O: it goes before it.
-                    None => (
-                        self.region.len.saturating_sub(self.smallest(at).into()),
-                        self.smallest(at),
-                    ),
+                    None => {
+                        let last = self.region.len.saturating_sub(self.smallest(at).into());
+                        (last - last % u64::from(align), self.smallest(at))
+                    }
                 }
             }
         })
     }
 
-    fn sequential(&mut self, direction: Direction) -> Option<(u64, u32)> {
-        let (start, end) = self.last[direction.index()];
+    fn sequential(&mut self, direction: Direction) -> Result<(u64, u32), Stop> {
         let skip = if self.random { 0 } else { self.variety.step };
-        // Nothing is left out before the first.
-        let offset = if end == start { end } else { end.saturating_add_signed(skip) };
+        let offset = self.next_offset(self.last[direction.index()], skip);
         if let Some(len) = self.draw_len(direction, offset) {
-            return Some((offset, len));
+            return Ok((offset, len));
         }
-        if !self.random && skip == 0 && self.walk.is_none() && self.zoned.is_none() {
-            // As in fio, a pass ends here. The bytes that no size fits count as transferred.
-            let rest = self.region.len.saturating_sub(offset);
-            self.left_bytes = self.left_bytes.saturating_sub(rest);
-            if self.left_bytes == 0 {
-                return None;
-            }
+        if !self.random && skip == 0 && self.walk.is_none() {
+            self.end_pass(direction, offset)?;
         }
         let begin = self.walk.as_ref().map_or(0, Walk::start);
         let len = self.draw_len(direction, begin);
-        Some((begin, len.unwrap_or(self.smallest(direction.index()))))
+        Ok((begin, len.unwrap_or(self.smallest(direction.index()))))
+    }
+
+    /// Returns the offset after an I/O with this start and end, with `skip` bytes between the two.
+    /// I/O that goes backwards continues at the end of the region when it passes the start.
+    fn next_offset(&self, (start, end): (u64, u64), skip: i64) -> u64 {
+        let last = self.region.len.saturating_add_signed(skip.min(0));
+        if end == start {
+            // No I/O precedes it, so nothing is left out. As in fio, I/O that goes backwards begins
+            // at the end of a region that is not at the start of the file.
+            let is_at_end = skip < 0 && end == 0 && self.region.offset > 0 && self.walk.is_none();
+            return if is_at_end { last } else { end };
+        }
+        match end.checked_add_signed(skip) {
+            Some(offset) => offset,
+            None if skip < 0 => last,
+            None => u64::MAX,
+        }
+    }
+
+    /// Ends a pass of sequential I/O at `offset`, where no size fits before the end of the region.
+    fn end_pass(&mut self, direction: Direction, offset: u64) -> Result<(), Stop> {
+        match &self.zoned {
+            // The write goes to the write pointer of the first zone.
+            Some(_) if direction == Direction::Write => return Ok(()),
+            // The bytes that other zones lack do not count either.
+            Some((limits, _)) if !limits.rules.read_beyond_wp => return Err(Stop::End),
+            _ => {}
+        }
+        // As in fio, the bytes that no size fits count as transferred.
+        let rest = self.region.len.saturating_sub(offset);
+        self.left_bytes = self.left_bytes.saturating_sub(rest);
+        if self.left_bytes == 0 { Err(Stop::End) } else { Ok(()) }
     }
 
     fn draw_len(&mut self, direction: Direction, offset: u64) -> Option<u32> {
@@ -289,15 +357,13 @@ impl Iterator for Varied {
 
 impl Stream for Varied {
     fn direction(&mut self) -> Option<Direction> {
-        let drawn = (self.left_bytes > 0 && self.left_ios > 0).then(|| self.directions.draw())?;
-        match &self.zoned {
-            // As in fio, a mixed job writes until there is something to read.
-            Some((limits, pointers))
-                if self.is_mixed && !limits.rules.read_beyond_wp && !pointers.has_data() =>
-            {
-                Some(Direction::Write)
-            }
-            _ => Some(drawn),
+        (self.left_bytes > 0 && self.left_ios > 0).then(|| self.directions.draw())
+    }
+
+    fn possible(&self, direction: Direction) -> Direction {
+        match direction {
+            Direction::Read if self.is_mixed && !self.can_read() => Direction::Write,
+            direction => direction,
         }
     }
 
@@ -305,45 +371,27 @@ impl Stream for Varied {
         if self.left_bytes == 0 || self.left_ios == 0 {
             return None;
         }
-        self.enter_zone(direction);
-        if !self.skip_unused(direction) {
-            return None;
-        }
-        let (offset, len) = self.place_again(direction)?;
-        if let Some(walk) = &mut self.walk {
-            walk.moved(len);
-        }
-        self.last[direction.index()] = (offset, offset + u64::from(len));
-        self.left_ios -= 1;
-        self.left_bytes = self.left_bytes.saturating_sub(len.into());
-        Some(Op { direction, file: 0, offset: self.region.offset + offset, len })
-    }
-}
-
-impl Workload {
-    /// Returns whether the stream of a variety marks the blocks that it has covered.
-    fn has_map(&self) -> bool {
-        let Some(variety) = &self.variety else { return false };
-        self.pattern.random
-            && !self.norandommap
-            && !variety.unaligned
-            && variety.distribution == Distribution::Random
-            // As in fio, any use of it turns the map off.
-            && variety.align == [None; 3]
+        let next = match self.try_next(direction) {
+            // A mixed job writes if it can read nothing.
+            Err(Stop::Blocked(_)) if self.is_mixed && direction == Direction::Read => {
+                self.try_next(Direction::Write)
+            }
+            next => next,
+        };
+        self.blocked = match next {
+            Err(Stop::Blocked(why)) => Some(why),
+            // Sequential reads have passed the last zone, and zones before it lack data.
+            Err(Stop::End) if direction == Direction::Read && self.lacks_data() => {
+                Some(Blocked::NoData)
+            }
+            _ => None,
+        };
+        next.ok()
     }
 
-    /// Returns the bytes among which random offsets are drawn: those of a zone, or of the region.
-    fn random_len(&self) -> u64 {
-        let zones = self.variety.as_ref().and_then(|variety| variety.zones);
-        zones.map_or(self.region.len, |zones| zones.range.min(self.region.len))
-    }
-
-    /// Returns the memory that the stream takes for its map, bytes.
-    pub fn map_bytes(&self) -> u64 {
-        match self.has_map() {
-            true => Map::bytes(self.random_len() / u64::from(self.bs)),
-            false => 0,
-        }
+    fn early_end(&self) -> Option<EarlyEnd> {
+        let left_bytes = (!self.is_endless).then_some(self.left_bytes);
+        self.blocked.map(|why| EarlyEnd { why, left_bytes })
     }
 }
 

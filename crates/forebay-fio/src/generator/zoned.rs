@@ -3,7 +3,8 @@
 //! Source: fio's HOWTO and fio 3.33. All zones are empty when a run begins. A write goes to the
 //! write pointer of its zone, and a full zone is reset before it is written again. A read stays
 //! below the write pointer, unless `read_beyond_wp` is set; if no zone has data, the stream ends.
-//! With `max_open_zones`, random writes go to one of the open zones until it is full.
+//! With `max_open_zones`, random writes go to one of the open zones until it is full. The zones
+//! that a stream has opened are closed when it ends.
 //!
 //! The write pointers are shared by all streams on a file. A pointer moves when the I/O is
 //! generated, not when it completes, so a reset does not wait for earlier writes: an old and a new
@@ -12,8 +13,9 @@
 //! here it is closed, as a drive finishes it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::ending::{Blocked, Stop};
 use super::{Direction, Region};
 
 /// The rules of `zonemode=zbd` for a job.
@@ -33,9 +35,10 @@ pub struct Zoned {
     pub reset_threshold: f64,
     /// `read_beyond_wp`: whether reads may go beyond the write pointer.
     pub read_beyond_wp: bool,
-    /// Whether bytes that sequential writes skip at the end of a zone count as transferred: as in
-    /// fio, not with `io_size`.
-    pub counts_skipped: bool,
+    /// Whether `io_size` is given as a number of bytes. As in fio, bytes that sequential writes
+    /// skip at the end of a zone do not count as transferred then, and sequential reads start again
+    /// where the data end.
+    pub has_io_bytes: bool,
 }
 
 /// The write pointers of a file, shared by the streams on it.
@@ -135,28 +138,36 @@ impl State {
     }
 
     /// Places a write at the write pointer of a zone. Returns its offset and length.
-    fn write(&mut self, limits: &Limits, offset: u64, len: u32, min: u32) -> Option<(u64, u32)> {
+    fn write(
+        &mut self,
+        limits: &Limits,
+        offset: u64,
+        len: u32,
+        min: u32,
+    ) -> Result<(u64, u32), Blocked> {
         let rules = &limits.rules;
         let (first, end) = limits.zones();
         let mut zone = ((offset / rules.size) as usize).clamp(first, end - 1);
         if !self.open(zone, limits) {
-            zone = self.other_zone(offset, limits)?;
+            zone = self.other_zone(offset, limits).ok_or(Blocked::NoOpenZone)?;
         }
-        let room = |written: u64| rules.capacity.saturating_sub(written);
-        let is_reset = self.is_reset_due(limits);
-        if is_reset || room(self.written(zone)) < min.into() {
+        let min = u64::from(min);
+        if self.is_reset_due(limits) || self.room(zone, limits) < min {
             self.reset(zone, limits.stream);
         }
+        // There is room for a block now: the capacity of a zone is at least that.
         let at = self.written(zone);
-        let len = u64::from(len).min(room(at)) / u64::from(min) * u64::from(min);
-        if len == 0 {
-            return None;
-        }
+        let len = u64::from(len).max(min).min(self.room(zone, limits)) / min * min;
         self.set(zone, at + len);
-        if room(at + len) < min.into() {
+        if self.room(zone, limits) < min {
             self.open.retain(|&(open, _)| open != zone);
         }
-        Some((limits.start(zone) + at, len as u32))
+        Ok((limits.start(zone) + at, len as u32))
+    }
+
+    /// Returns the bytes that can be written to a zone before it is full.
+    fn room(&self, zone: usize, limits: &Limits) -> u64 {
+        limits.rules.capacity.saturating_sub(self.written(zone))
     }
 
     /// Counts a write. Returns whether `zone_reset_frequency` resets its zone before it.
@@ -173,27 +184,38 @@ impl State {
     }
 
     /// Places a read below the write pointer of a zone. Returns its offset and length.
-    fn read(&self, limits: &Limits, offset: u64, len: u32, min: u32) -> Option<(u64, u32)> {
+    fn read(&self, limits: &Limits, offset: u64, len: u32, min: u32) -> Result<(u64, u32), Stop> {
         let wanted = (offset / limits.rules.size) as usize;
         let (mut zone, mut offset) = (wanted, offset);
         let (mut start, mut range) = self.readable(limits, zone);
         let inside = offset - start;
-        let (min, len) = (u64::from(min), u64::from(len));
+        let (min, len) = (u64::from(min), u64::from(len).max(min.into()));
         let is_past = !limits.random && inside + min > range;
         if range < min || is_past {
-            zone = self.with_data(limits, wanted, min)?;
+            zone = match self.with_data(limits, wanted, min) {
+                Some(zone) => zone,
+                // The reads have passed the last zone.
+                None if !limits.random
+                    && wanted + 1 >= limits.zones().1
+                    && self.has_all_data(limits, wanted, min) =>
+                {
+                    return Err(Stop::End);
+                }
+                None => return Err(Blocked::NoData.into()),
+            };
             (start, range) = self.readable(limits, zone);
             if !limits.random {
                 offset = start;
             }
         }
+        // From here on, the zone has a whole block from `offset` on.
         if range <= len {
             offset = start;
         } else if limits.random {
             offset = start + inside % (range - len) / min * min;
         }
         let len = len.min(start + range - offset) / min * min;
-        (len > 0).then_some((offset, len as u32))
+        Ok((offset, len as u32))
     }
 
     /// Returns the part of a zone that has data and is in the region: its start and length. The
@@ -203,6 +225,14 @@ impl State {
         let start = limits.start(zone).max(offset);
         let end = (limits.start(zone) + self.written(zone)).min(offset + len);
         (start, end.saturating_sub(start))
+    }
+
+    /// Returns whether a zone, as far as it is in the region, has no room for another `min` bytes.
+    fn has_all_data(&self, limits: &Limits, zone: usize, min: u64) -> bool {
+        let (start, range) = self.readable(limits, zone);
+        let Region { offset, len } = limits.region;
+        let end = (limits.start(zone) + limits.rules.capacity).min(offset + len);
+        end.saturating_sub(start + range) < min
     }
 
     /// Returns the next zone that has `min` bytes; for random reads, the nearest one.
@@ -217,34 +247,55 @@ impl State {
 }
 
 impl WritePointers {
-    /// Moves an I/O to where its zone permits it. Returns its offset and length; `None` if no zone
-    /// of the region takes it.
+    /// Moves an I/O to where its zone permits it. Returns its offset and length, which is at least
+    /// `min` bytes.
     pub(super) fn place(
         &self,
         limits: &Limits,
         direction: Direction,
         (offset, len): (u64, u32),
         min: u32,
-    ) -> Option<(u64, u32)> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> Result<(u64, u32), Stop> {
+        let mut state = self.state();
         match direction {
-            Direction::Read if limits.rules.read_beyond_wp => Some((offset, len)),
+            Direction::Read if limits.rules.read_beyond_wp => Ok((offset, len)),
             Direction::Read => state.read(limits, offset, len, min),
-            Direction::Write => state.write(limits, offset, len, min),
+            Direction::Write => Ok(state.write(limits, offset, len, min)?),
             // Jobs with trims are refused.
-            Direction::Trim => None,
+            Direction::Trim => Err(Stop::End),
         }
+    }
+
+    /// Returns whether a read of `min` bytes at `offset` can be placed, or at the start of the
+    /// region if `offset` is past the last zone.
+    pub(super) fn can_read(&self, limits: &Limits, offset: u64, min: u32) -> bool {
+        let state = self.state();
+        let read = |offset| state.read(limits, offset, min, min);
+        limits.rules.read_beyond_wp
+            || match read(offset) {
+                Err(Stop::End) => read(limits.region.offset).is_ok(),
+                placed => placed.is_ok(),
+            }
+    }
+
+    /// Returns whether a zone of the region lacks data for a read of `min` bytes.
+    pub(super) fn lacks_data(&self, limits: &Limits, min: u32) -> bool {
+        let (state, (first, end)) = (self.state(), limits.zones());
+        (first..end).any(|zone| !state.has_all_data(limits, zone, min.into()))
+    }
+
+    /// Closes the zones that this stream has opened. A later write opens them again.
+    pub fn close(&self, stream: u64) {
+        self.state().open.retain(|&(_, by)| by != stream);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns how many zones this stream has reset.
     pub fn nr_resets(&self, stream: u64) -> u64 {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.resets.get(&stream).copied().unwrap_or(0)
-    }
-
-    /// Returns whether a zone has data.
-    pub(super) fn has_data(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).total > 0
+        self.state().resets.get(&stream).copied().unwrap_or(0)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::logs::LogOptions;
 use crate::measures::Measures;
 use crate::pace::Pace;
 use crate::priority::PriorityOptions;
-use crate::units::Size;
+use crate::units::{GivenSize, Size};
 
 /// The options of a job; `None` is "not given". See [`Job`](crate::job::Job) for the meanings.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,9 +18,10 @@ pub struct Given {
     pub rw: Option<Pattern>,
     pub rwmixread: Option<u8>,
     pub bs: Option<u32>,
-    pub size: Option<Size>,
-    pub io_size: Option<Size>,
-    pub offset: Option<Size>,
+    pub size: Option<GivenSize>,
+    pub io_size: Option<GivenSize>,
+    pub offset: Option<GivenSize>,
+    pub offset_increment: Option<GivenSize>,
     pub iodepth: Option<u32>,
     pub iodepth_batch: Option<u32>,
     pub iodepth_batch_complete_min: Option<u32>,
@@ -72,14 +73,46 @@ pub struct Given {
     pub owner: Vec<(&'static str, String)>,
 }
 
+/// The sizes of a job, with zones as bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) size: Option<Size>,
+    pub(super) io_size: Option<Size>,
+    pub(super) offset: Size,
+}
+
 impl Given {
-    /// Checks options of which a job keeps only the consequences. Returns all warnings.
-    pub(super) fn check(&mut self, name: &str) -> Result<Vec<String>, UsageError> {
-        // In fio, 0 means that it is not given.
-        self.io_size = self.io_size.filter(|&size| size != Size::Bytes(0));
+    /// Returns the sizes, of which some may be numbers of zones. That of the files is stored there.
+    fn sizes(&mut self, name: &str) -> Result<Sizes, UsageError> {
+        let zones = &self.load.zones;
+        let bytes = |option: &str, given: Option<GivenSize>| match given {
+            None => Ok(None),
+            Some(GivenSize::Size(size)) => Ok(Some(size)),
+            Some(GivenSize::Zones(nr)) => match zones.bytes_of(nr) {
+                Some(bytes) => Ok(Some(Size::Bytes(bytes))),
+                None => Err(UsageError::Conflict(format!(
+                    "{name}: --{option}={nr}z is a number of zones, which needs --zonemode and \
+                     --zonesize; add them, or give a number of bytes"
+                ))),
+            },
+        };
+        let is_given = |size: &Size| *size != Size::Bytes(0);
+        let increment = bytes("offset_increment", self.offset_increment)?;
+        self.files.offset_increment = increment.filter(is_given);
+        Ok(Sizes {
+            size: bytes("size", self.size)?,
+            // In fio, 0 means that it is not given.
+            io_size: bytes("io_size", self.io_size)?.filter(is_given),
+            offset: bytes("offset", self.offset)?.unwrap_or(Size::Bytes(0)),
+        })
+    }
+
+    /// Checks options of which a job keeps only the consequences. Returns all warnings, and the
+    /// sizes.
+    pub(super) fn check(&mut self, name: &str) -> Result<(Vec<String>, Sizes), UsageError> {
         match self.load.zones.conflict() {
             Some(why) => Err(UsageError::Conflict(format!("{name}: {why}"))),
-            None => Ok(self.warnings()),
+            None => Ok((self.warnings(), self.sizes(name)?)),
         }
     }
 

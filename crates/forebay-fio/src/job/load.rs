@@ -64,7 +64,7 @@ impl Load {
             identical: self.identical,
             number_ios: self.number_ios,
             zones: self.zones.strided(),
-            zoned: self.zones.zoned(io_size.is_some()),
+            zoned: self.zones.zoned(matches!(io_size, Some(Size::Bytes(_)))),
         };
         let mut used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
         let first = used.next().map(|direction| &sizes[direction.index()]);

@@ -92,12 +92,8 @@ impl Job {
         self.region_of(&self.extent(0, 0, 1, Some(capacity)), capacity)
     }
 
-    /// Returns the region for one part of a device of `capacity` bytes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Job::region`].
-    pub fn region_of(&self, extent: &Extent, capacity: u64) -> Result<Region, RegionError> {
+    /// Returns the offset and the length of the region that `extent` asks for.
+    fn asked(&self, extent: &Extent, capacity: u64) -> (u64, u64) {
         let offset = extent.start(capacity);
         // A percentage seldom hits a block; an offset in bytes is taken as it is.
         let offset = match extent.fixed_start() {
@@ -105,11 +101,22 @@ impl Job {
             None => offset - offset % u64::from(self.bs),
         };
         let rest = capacity.saturating_sub(offset);
-        let asked = match extent.size {
+        let len = match extent.size {
             None | Some(Size::Bytes(0)) => rest,
             Some(Size::Bytes(bytes)) => bytes,
             Some(percent) => percent.of(capacity).min(rest),
         };
+        (offset, len)
+    }
+
+    /// Returns the region for one part of a device of `capacity` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::region`].
+    pub fn region_of(&self, extent: &Extent, capacity: u64) -> Result<Region, RegionError> {
+        let (offset, asked) = self.asked(extent, capacity);
+        let rest = capacity.saturating_sub(offset);
         // Only whole blocks are used, so only they must fit: direct I/O does not see the odd bytes
         // at the end of a file.
         let len = asked - asked % u64::from(self.bs);
@@ -136,7 +143,7 @@ impl Job {
     }
 
     /// Returns the part of a region that consists of whole zones with write pointers. As in fio,
-    /// jobs that only read use the region as it is.
+    /// jobs that only read use the region as it is, in whole blocks.
     fn zoned_region(
         &self,
         size: u64,
@@ -154,12 +161,33 @@ impl Job {
             return Err(RegionError::NoZone { job: job(), size, len: capacity });
         }
         if !self.rw.has(Direction::Write) {
-            return Ok(region);
+            return Ok(Region { offset, len: len - len % u64::from(self.bs) });
         }
         let (start, end) = (offset.next_multiple_of(size), (offset + len) / size * size);
         match end > start {
             true => Ok(Region { offset: start, len: end - start }),
             false => Err(RegionError::NoZone { job: job(), size, len }),
         }
+    }
+
+    /// Returns a note about the region of `extent`, if it was rounded to whole zones with write
+    /// pointers.
+    pub fn note_of_rounding(
+        &self,
+        extent: &Extent,
+        capacity: u64,
+        region: Region,
+    ) -> Option<String> {
+        let size = self.zoned().filter(|_| self.rw.has(Direction::Write))?.size;
+        let (offset, len) = self.asked(extent, capacity);
+        let (asked_end, end) = ((offset + len).min(capacity), region.offset + region.len);
+        let start = (region.offset != offset)
+            .then(|| format!("its offset {offset} up to {}", region.offset));
+        let end = (end != asked_end).then(|| format!("its end {asked_end} down to {end}"));
+        let parts: Vec<_> = start.into_iter().chain(end).collect();
+        (!parts.is_empty()).then(|| {
+            let parts = parts.join(", and ");
+            format!("{}: zones of {size} bytes (--zonesize) round the region: {parts}", self.name)
+        })
     }
 }

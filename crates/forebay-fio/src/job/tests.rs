@@ -52,6 +52,7 @@ fn check_region(
     capacity: u64,
     expected: Result<(u64, u64), &str>,
 ) {
+    let (offset, size) = (offset.map(Into::into), size.map(Into::into));
     let job = job(Given { offset, size, ..Given::default() });
     let region = job.region(capacity).map(|region| (region.offset, region.len));
     match (region, expected) {
@@ -94,14 +95,72 @@ fn writes_to_zones_use_whole_zones_of_a_bounded_number() {
     let region = |word, capacity| {
         let mut load = Load::default();
         (load.zones.mode, load.zones.size) = (ZoneMode::Zbd, 65_536);
-        let offset = Some(Size::Bytes(4096));
+        let offset = Some(Size::Bytes(4096).into());
         let given = Given { rw: Pattern::from_word(word), load, offset, ..Given::default() };
         job(given).region(capacity).map_err(|error| error.to_string())
     };
     assert_eq!(region("write", 200_000), Ok(Region { offset: 65_536, len: 131_072 }));
-    assert_eq!(region("read", 200_000), Ok(Region { offset: 4096, len: 195_904 }));
+    assert_eq!(region("read", 200_000), Ok(Region { offset: 4096, len: 192_512 }));
     assert!(region("write", 100_000).is_err_and(|error| error.contains("no whole zone of 65536")));
     assert!(region("read", 1 << 60).is_err_and(|error| error.contains("at most 16777216")));
+}
+
+/// Returns the job of a command line.
+fn parsed(args: &str) -> Result<Job, String> {
+    match crate::cmdline::parse(format!("--name=j {args}").split(' ').map(Into::into)) {
+        Ok(crate::cmdline::Parsed::Run(command)) => Ok(command.jobs[0].clone()),
+        Ok(other) => panic!("{other:?}"),
+        Err(errors) => Err(format!("{errors:?}")),
+    }
+}
+
+#[test]
+fn sizes_may_be_numbers_of_zones() {
+    let sizes = "--size=4z --offset=2Z --io_size=3z --offset_increment=1z";
+    for mode in ["zbd", "strided"] {
+        let job = parsed(&format!("--zonemode={mode} --zonesize=64k {sizes}")).expect("a job");
+        assert_eq!((job.size, job.offset), (Some(Size::Bytes(4 << 16)), Size::Bytes(2 << 16)));
+        assert_eq!(job.io_size, Some(Size::Bytes(3 << 16)));
+        assert_eq!(job.files.offset_increment, Some(Size::Bytes(1 << 16)));
+    }
+    for option in sizes.split(' ') {
+        for zones in ["", "--zonesize=64k "] {
+            let error = parsed(&format!("{zones}{option}")).expect_err(option);
+            let text = format!("{} is a number of zones", option.to_lowercase());
+            assert!(error.contains(&text) && error.contains("--zonemode"), "{error}");
+        }
+    }
+    assert!(parsed("--zonemode=zbd --zonesize=64k --size=4y").is_err());
+}
+
+#[test]
+fn percentage_of_io_size_counts_skipped_bytes() {
+    let has_io_bytes = |args: &str| {
+        let job = parsed(&format!("--rw=write --zonemode=zbd --zonesize=64k {args}"));
+        job.expect(args).zoned().expect("zones").has_io_bytes
+    };
+    assert!(has_io_bytes("--io_size=1m") && has_io_bytes("--io_size=3z"));
+    assert!(!has_io_bytes("--io_size=100%") && !has_io_bytes("--io_size=0"));
+}
+
+#[test]
+fn region_that_is_rounded_to_whole_zones_has_a_note() {
+    let note = |args: &str, capacity| {
+        let job = parsed(&format!("--zonemode=zbd --zonesize=64k {args}")).expect(args);
+        let extent = job.extent(0, 0, 1, Some(capacity));
+        let region = job.region_of(&extent, capacity).expect("a region");
+        job.note_of_rounding(&extent, capacity, region)
+    };
+    let text = note("--rw=write --offset=100k --size=500k", 1 << 20).expect("a note");
+    assert!(
+        text.ends_with("offset 102400 up to 131072, and its end 614400 down to 589824"),
+        "{text}"
+    );
+    let text = note("--rw=write", (1 << 20) + 4096).expect("a note");
+    assert!(text.ends_with("its end 1052672 down to 1048576") && !text.contains("offset"));
+    for args in ["--rw=write --offset=64k --size=128k", "--rw=read --offset=100k --size=500k"] {
+        assert_eq!(note(args, 1 << 20), None, "{args}");
+    }
 }
 
 #[test]
@@ -125,9 +184,9 @@ fn io_size_is_one_pass_unless_given_or_time_based() {
     let region = Region { offset: 0, len: 8192 };
     let io_size = |given| job(given).workload(region, 0, 0).io_size;
     assert_eq!(io_size(Given::default()), Some(8192));
-    let given = Given { io_size: Some(Size::Bytes(100)), ..Given::default() };
+    let given = Given { io_size: Some(Size::Bytes(100).into()), ..Given::default() };
     assert_eq!(io_size(given), Some(100));
-    let given = Given { io_size: Some(Size::Percent(50)), ..Given::default() };
+    let given = Given { io_size: Some(Size::Percent(50).into()), ..Given::default() };
     assert_eq!(io_size(given), Some(4096));
     let runtime = Some(Duration::from_secs(1));
     let given = Given { runtime, time_based: Some(true), ..Given::default() };

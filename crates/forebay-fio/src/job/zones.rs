@@ -55,6 +55,12 @@ pub struct ZoneOptions {
 }
 
 impl ZoneOptions {
+    /// Returns the bytes of a number of zones; `None` if no option says how large a zone is.
+    pub(super) fn bytes_of(&self, zones: u64) -> Option<u64> {
+        let has_zones = self.mode != ZoneMode::None && self.size > 0;
+        has_zones.then(|| zones.saturating_mul(self.size))
+    }
+
     /// Returns the zones, if there are any.
     pub(super) fn strided(&self) -> Option<Strided> {
         let Self { size, range, .. } = *self;
@@ -67,8 +73,9 @@ impl ZoneOptions {
         (self.mode == ZoneMode::Strided && size > 0).then_some(Strided { size, range, skip })
     }
 
-    /// Returns the rules of zones with write pointers, if there are any.
-    pub(super) fn zoned(&self, has_io_size: bool) -> Option<Zoned> {
+    /// Returns the rules of zones with write pointers, if there are any. `has_io_bytes` is whether
+    /// `io_size` is a number of bytes.
+    pub(super) fn zoned(&self, has_io_bytes: bool) -> Option<Zoned> {
         (self.mode == ZoneMode::Zbd && self.size > 0).then_some(Zoned {
             size: self.size,
             capacity: if self.capacity == 0 { self.size } else { self.capacity },
@@ -77,7 +84,7 @@ impl ZoneOptions {
             reset_frequency: self.reset_frequency,
             reset_threshold: self.reset_threshold,
             read_beyond_wp: self.read_beyond_wp,
-            counts_skipped: !has_io_size,
+            has_io_bytes,
         })
     }
 

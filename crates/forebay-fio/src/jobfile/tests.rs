@@ -225,7 +225,7 @@ fn a_value_that_a_variable_leaves_empty_names_the_variable() {
     check(
         "[a]\nfilename=${SIZE}\nio_size=${UNSET}\n",
         "a.fio:3:9: io_size=: not a whole number; ${UNSET} is not set, so it is empty (accepted: a \
-         size such as 4096, 4k, 1m or 1g, or 1% to 100%)\n  \
+         size such as 4096, 4k, 1m or 1g, 1% to 100%, or zones as in 2z)\n  \
            3 | io_size=${UNSET}\n    |         ^^^^^^^^",
     );
 }

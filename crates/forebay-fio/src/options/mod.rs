@@ -12,7 +12,7 @@ pub(crate) mod values;
 
 use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
-use crate::units::{self, NumberError, Size, decimal};
+use crate::units::{self, GivenSize, NumberError, decimal};
 
 pub use self::help::{groups, help, help_of, lines_of};
 use self::known::{Foreign, Verdict};
@@ -43,7 +43,7 @@ pub enum Kind {
     /// Bytes within limits.
     Bytes { min: u64, max: u64, set: fn(&mut Given, u64) },
     /// Bytes or a percentage.
-    Size { set: fn(&mut Given, Size) },
+    Size { set: fn(&mut Given, GivenSize) },
     /// A time, in seconds by default.
     Time { set: fn(&mut Given, std::time::Duration) },
     /// 0 or 1; the value is required.
@@ -205,7 +205,7 @@ impl OptionSpec {
             Kind::Int { min, max, set } | Kind::Bytes { min, max, set } => {
                 set(given, within(units::parse_bytes(value).map_err(number)?, min, max)?);
             }
-            Kind::Size { set } => set(given, units::parse_size(value).map_err(number)?),
+            Kind::Size { set } => set(given, units::parse_given_size(value).map_err(number)?),
             Kind::Time { set } => set(given, units::parse_time(value).map_err(number)?),
             Kind::Bool { set } | Kind::Flag { set } => {
                 set(given, units::parse_bool(value).map_err(number)?);
@@ -294,7 +294,9 @@ impl Kind {
             Self::Bytes { .. } => {
                 "one size such as 4096, 4k, 1m or 1g, where k = 1024 and ki = 1000".to_owned()
             }
-            Self::Size { .. } => "a size such as 4096, 4k, 1m or 1g, or 1% to 100%".to_owned(),
+            Self::Size { .. } => {
+                "a size such as 4096, 4k, 1m or 1g, 1% to 100%, or zones as in 2z".to_owned()
+            }
             Self::Time { .. } => "a time such as 10, 10s, 500ms, 5m or 1h".to_owned(),
             Self::Bool { .. } => "0 or 1".to_owned(),
             Self::Flag { .. } | Self::RunFlag { .. } => "no value, 0 or 1".to_owned(),

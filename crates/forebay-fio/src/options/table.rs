@@ -13,7 +13,6 @@ use super::{Kind, OptionSpec, values};
 use crate::job::{Eta, Fallocate, Given, OutputFormat, TerseVersion, control};
 use crate::logs::histograms::COARSENESS_MAX;
 use crate::measures::Unified;
-use crate::units::Size;
 
 const fn row(
     name: &'static str,
@@ -213,9 +212,7 @@ const MAIN: &[OptionSpec] = &[
     row("offset", &["fileoffset"], "0", "start of the region",
         Kind::Size { set: |g, size| g.offset = Some(size) }),
     row("offset_increment", &[], "0", "bytes to add to the offset for each clone after the first",
-        Kind::Size { set: |g, size| {
-            g.files.offset_increment = Some(size).filter(|&size| size != Size::Bytes(0));
-        } }),
+        Kind::Size { set: |g, size| g.offset_increment = Some(size) }),
     row("iodepth", &[], "1", "I/Os to keep in flight",
         Kind::Int { min: 1, max: DEPTH_MAX, set: |g, n| g.iodepth = Some(n as u32) }),
     row("iodepth_batch", &["iodepth_batch_submit"], "1", "I/Os to submit at a time; 0: iodepth",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::job::{Engine, Job, OutputFormat};
+use crate::units::Size;
 
 fn apply(name: &str, value: &str) -> Result<(Given, RunOptions), UsageError> {
     let (mut given, mut run) = (Given::default(), RunOptions::default());
@@ -77,7 +78,7 @@ fn aliases_set_the_same() {
 fn values_arrive_where_they_belong() {
     assert_eq!(given("rwmixwrite", "30").rwmixread, Some(70));
     assert_eq!(given("buffered", "0").direct, Some(true));
-    assert_eq!(given("size", "50%").size, Some(Size::Percent(50)));
+    assert_eq!(given("size", "50%").size, Some(Size::Percent(50).into()));
     assert_eq!(given("verify", "0").verify, Some(false));
     assert_eq!(given("verify", "crc32c").verify, Some(true));
     assert_eq!(given("ioengine", "io_uring").ioengine, Some(Engine::IoUring));

@@ -1,8 +1,9 @@
 //! Streams of several sizes keep their shares, stay inside, and visit what they should.
 
-use super::super::zoned::tests::RULES;
 use super::super::{Pattern, Region};
 use super::*;
+
+mod zoned;
 
 fn variety(rule: SizeRule) -> Variety {
     Variety {
@@ -210,19 +211,25 @@ fn drawn_offsets_stay_in_their_zone() {
 }
 
 #[test]
-fn endless_sequential_reads_start_again_where_the_data_of_zones_end() {
-    let rules = Zoned { size: 8192, capacity: 8192, ..RULES };
-    let zoned = |word| {
-        workload(word, 16384, Variety { zoned: Some(rules), ..variety(SizeRule::Fixed(4096)) })
-    };
-    let pointers = Arc::default();
-    assert_eq!(Varied::on(&zoned("write"), &pointers).take(3).count(), 3);
-    let offsets = |load: &Workload| -> Vec<_> {
-        Varied::on(load, &pointers).take(7).map(|op| op.offset / 4096).collect()
-    };
-    assert_eq!(offsets(&zoned("read")), [2, 3, 4], "the data end");
-    let endless = Workload { io_size: None, ..zoned("read") };
-    assert_eq!(offsets(&endless), [2, 3, 4, 2, 3, 4, 2]);
-    let empty = Varied::on(&endless, &Arc::default()).count();
-    assert_eq!(empty, 0, "a stream without data ends");
+fn backward_io_continues_at_the_end_of_the_region() {
+    let mut variety = variety(SizeRule::Fixed(1024));
+    variety.step = -2048;
+    let mut load = workload("read", 4 << 10, variety);
+    load.io_size = Some(7 << 10);
+    assert_eq!(offsets(&load), [2, 1, 0, 2, 1, 0, 2]);
+    load.region.offset = 0;
+    let blocks: Vec<_> = Varied::new(&load).map(|op| op.offset / 1024).collect();
+    assert_eq!(blocks, [0, 2, 1, 0, 2, 1, 0], "as in fio, the first one is at the start of a file");
+    load.variety.as_mut().expect("a variety").step = -1 << 20;
+    assert!(Varied::new(&load).all(|op| op.offset == 0), "the step is longer than the region");
+}
+
+#[test]
+fn last_drawn_offset_is_aligned_too() {
+    let mut variety = variety(SizeRule::Fixed(4096));
+    variety.align = [Some(512); 3];
+    let mut load = workload("randread", 100_100, variety);
+    load.io_size = Some(8 << 20);
+    let mut ops = Varied::new(&load);
+    assert!(ops.all(|op| (op.offset - 8192) % 512 == 0 && op.offset - 8192 <= 100_100 - 4096));
 }

@@ -10,7 +10,7 @@ pub(in crate::generator) const RULES: Zoned = Zoned {
     reset_frequency: 0.0,
     reset_threshold: 0.0,
     read_beyond_wp: false,
-    counts_skipped: true,
+    has_io_bytes: false,
 };
 
 fn limits(rules: Zoned, random: bool, stream: u64) -> Limits {
@@ -21,11 +21,11 @@ fn limits(rules: Zoned, random: bool, stream: u64) -> Limits {
 fn writes_go_to_the_write_pointer_and_a_full_zone_is_reset() {
     let (zones, limits) = (WritePointers::default(), limits(RULES, true, 0));
     let write = |offset| zones.place(&limits, Direction::Write, (offset, 8), 4);
-    assert_eq!(write(20), Some((16, 8)));
-    assert_eq!(write(16), Some((24, 8)));
+    assert_eq!(write(20), Ok((16, 8)));
+    assert_eq!(write(16), Ok((24, 8)));
     assert_eq!(zones.nr_resets(0), 0);
-    assert_eq!(write(28), Some((16, 8)), "the zone is full");
-    assert_eq!(write(0), Some((0, 8)));
+    assert_eq!(write(28), Ok((16, 8)), "the zone is full");
+    assert_eq!(write(0), Ok((0, 8)));
     assert_eq!((zones.nr_resets(0), zones.nr_resets(1)), (1, 0));
 }
 
@@ -34,7 +34,7 @@ fn writes_end_at_the_capacity_of_a_zone() {
     let limits = limits(Zoned { capacity: 12, ..RULES }, true, 0);
     let zones = WritePointers::default();
     let write = || zones.place(&limits, Direction::Write, (0, 8), 4);
-    assert_eq!([write(), write(), write()], [Some((0, 8)), Some((8, 4)), Some((0, 8))]);
+    assert_eq!([write(), write(), write()], [Ok((0, 8)), Ok((8, 4)), Ok((0, 8))]);
     assert_eq!((limits.skip_to(11), limits.skip_to(12)), (None, Some(16)));
 }
 
@@ -43,8 +43,8 @@ fn open_zones_take_the_writes_until_they_are_full() {
     let limits = limits(Zoned { max_open: 1, ..RULES }, true, 0);
     let zones = WritePointers::default();
     let write = |offset| zones.place(&limits, Direction::Write, (offset, 8), 8);
-    assert_eq!([write(48), write(0)], [Some((48, 8)), Some((56, 8))]);
-    assert_eq!(write(0), Some((0, 8)), "the open zone was full and is closed");
+    assert_eq!([write(48), write(0)], [Ok((48, 8)), Ok((56, 8))]);
+    assert_eq!(write(0), Ok((0, 8)), "the open zone was full and is closed");
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn a_stream_opens_at_most_its_own_number_of_zones() {
     let write = |stream, offset| {
         zones.place(&limits(rules, true, stream), Direction::Write, (offset, 4), 4)
     };
-    assert_eq!(write(0, 0), Some((0, 4)));
-    assert_eq!(write(0, 16), Some((4, 4)), "the stream has a zone open");
-    assert_eq!(write(1, 16), Some((16, 4)), "another stream opens another");
+    assert_eq!(write(0, 0), Ok((0, 4)));
+    assert_eq!(write(0, 16), Ok((4, 4)), "the stream has a zone open");
+    assert_eq!(write(1, 16), Ok((16, 4)), "another stream opens another");
 }
 
 #[test]
@@ -64,15 +64,16 @@ fn reads_stay_below_the_write_pointer() {
     let zones = WritePointers::default();
     let (sequential, random) = (limits(RULES, false, 0), limits(RULES, true, 0));
     let read = |limits: &Limits, offset| zones.place(limits, Direction::Read, (offset, 4), 4);
-    assert_eq!((read(&sequential, 0), read(&random, 0)), (None, None));
-    assert!(!zones.has_data());
-    zones.place(&random, Direction::Write, (32, 4), 4);
-    assert!(zones.has_data());
-    assert_eq!(read(&sequential, 0), Some((32, 4)), "the next zone with data");
-    assert_eq!(read(&sequential, 36), None, "no zone with data follows");
-    assert_eq!(read(&random, 60), Some((32, 4)), "the nearest zone with data");
+    let no_data = Err(Stop::Blocked(Blocked::NoData));
+    assert_eq!((read(&sequential, 0), read(&random, 0)), (no_data, no_data));
+    assert!(!zones.can_read(&random, 0, 4));
+    assert!(zones.place(&random, Direction::Write, (32, 4), 4).is_ok());
+    assert!(zones.can_read(&random, 0, 4) && !zones.can_read(&random, 0, 8));
+    assert_eq!(read(&sequential, 0), Ok((32, 4)), "the next zone with data");
+    assert_eq!(read(&sequential, 36), no_data, "no zone with data follows");
+    assert_eq!(read(&random, 60), Ok((32, 4)), "the nearest zone with data");
     let beyond = Limits { rules: Zoned { read_beyond_wp: true, ..RULES }, ..sequential };
-    assert_eq!(read(&beyond, 4), Some((4, 4)));
+    assert_eq!(read(&beyond, 4), Ok((4, 4)));
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn zones_are_reset_at_the_frequency_above_the_threshold() {
     let (zones, limits) = (WritePointers::default(), limits(rules, false, 0));
     let write = || zones.place(&limits, Direction::Write, (0, 4), 4).map(|io| io.0);
     // The first two writes are below the threshold of 8 bytes.
-    assert_eq!([write(), write(), write(), write()], [Some(0), Some(4), Some(8), Some(0)]);
+    assert_eq!([write(), write(), write(), write()], [Ok(0), Ok(4), Ok(8), Ok(0)]);
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn reads_stay_in_a_region_that_begins_and_ends_inside_of_zones() {
     let zones = WritePointers::default();
     let writer = limits(RULES, false, 0);
     (0..8).for_each(|nth| {
-        zones.place(&writer, Direction::Write, (nth * 8, 8), 8);
+        assert!(zones.place(&writer, Direction::Write, (nth * 8, 8), 8).is_ok());
     });
     for (offset, len) in [(12, 24), (4, 8), (20, 44)] {
         let end = offset + len;
@@ -97,7 +98,7 @@ fn reads_stay_in_a_region_that_begins_and_ends_inside_of_zones() {
             let region = Region { offset, len };
             let limits = Limits { region, ..limits(RULES, random, 1) };
             for at in offset..end - 4 {
-                let Some((found, bytes)) = zones.place(&limits, Direction::Read, (at, 4), 4) else {
+                let Ok((found, bytes)) = zones.place(&limits, Direction::Read, (at, 4), 4) else {
                     assert!(!random && at > end - 8, "{offset}+{len}: {at}: no data");
                     continue;
                 };
@@ -106,4 +107,45 @@ fn reads_stay_in_a_region_that_begins_and_ends_inside_of_zones() {
             }
         }
     }
+}
+
+#[test]
+fn io_is_as_long_as_the_smallest_block_of_its_direction() {
+    // A map cuts I/O to the smallest block of all directions.
+    let (zones, limits) = (WritePointers::default(), limits(RULES, true, 0));
+    let io = |direction| zones.place(&limits, direction, (0, 4), 8);
+    let (write, read) = (io(Direction::Write), io(Direction::Read));
+    assert_eq!((write, read), (Ok((0, 8)), Ok((0, 8))));
+}
+
+#[test]
+fn zones_that_a_stream_has_opened_are_closed_when_it_ends() {
+    let zones = WritePointers::default();
+    let rules = Zoned { max_open: 1, ..RULES };
+    let write = |stream, offset| {
+        let region = Region { offset: stream * 32, len: 32 };
+        let limits = Limits { region, ..limits(rules, true, stream) };
+        zones.place(&limits, Direction::Write, (offset, 4), 4)
+    };
+    assert_eq!(write(0, 0), Ok((0, 4)));
+    let blocked = Err(Stop::Blocked(Blocked::NoOpenZone));
+    assert_eq!(write(1, 32), blocked, "the open zone is not in its region");
+    zones.close(1);
+    assert_eq!(write(1, 32), blocked, "it is that of another stream");
+    zones.close(0);
+    assert_eq!(write(1, 32), Ok((32, 4)));
+    zones.close(1);
+    assert_eq!(write(0, 0), Ok((4, 4)), "at the write pointer");
+}
+
+#[test]
+fn sequential_reads_have_passed_a_last_zone_that_is_full() {
+    let limits = limits(Zoned { capacity: 12, ..RULES }, false, 0);
+    let zones = WritePointers::default();
+    let write = |offset, len| zones.place(&limits, Direction::Write, (offset, len), 4);
+    let read = |offset| zones.place(&limits, Direction::Read, (offset, 4), 4);
+    assert_eq!(write(48, 8), Ok((48, 8)));
+    assert_eq!(read(56), Err(Stop::Blocked(Blocked::NoData)), "more may be written");
+    assert_eq!(write(56, 4), Ok((56, 4)));
+    assert_eq!((read(56), read(60)), (Ok((56, 4)), Err(Stop::End)));
 }

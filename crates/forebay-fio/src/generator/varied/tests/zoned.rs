@@ -1,0 +1,170 @@
+//! Streams on zones with write pointers: they end with all their bytes, or with a reason.
+
+use super::super::super::zoned::tests::RULES;
+use super::*;
+
+/// Zones of two blocks of 4 KiB.
+const ZONES: Zoned = Zoned { size: 8192, capacity: 8192, ..RULES };
+
+/// Returns a workload of `blocks` blocks from the second zone on, with these sizes of reads and
+/// writes, in blocks.
+fn zoned(word: &str, blocks: u64, rules: Zoned, [reads, writes]: [u32; 2]) -> Workload {
+    let sizes = [reads, writes, writes].map(|blocks| SizeRule::Fixed(blocks * 4096));
+    let variety = Variety { sizes, zoned: Some(rules), ..variety(SizeRule::Fixed(4096)) };
+    let mut load = workload(word, blocks * 4096, variety);
+    load.region.offset = rules.size;
+    load
+}
+
+/// Returns the I/Os as block numbers, and the reason of an early end.
+fn run(load: &Workload, pointers: &Arc<WritePointers>) -> (Vec<Op>, Option<EarlyEnd>) {
+    let mut stream = Varied::on(load, pointers);
+    let ops = stream.by_ref().take(1000).collect();
+    (ops, stream.early_end())
+}
+
+fn blocks(load: &Workload, pointers: &Arc<WritePointers>) -> Vec<u64> {
+    run(load, pointers).0.iter().map(|op| op.offset / 4096).collect()
+}
+
+const NO_DATA: Option<EarlyEnd> = Some(EarlyEnd { why: Blocked::NoData, left_bytes: None });
+
+#[test]
+fn endless_sequential_reads_start_again_where_the_data_of_zones_end() {
+    let pointers = Arc::default();
+    let zoned = |word| zoned(word, 4, ZONES, [1, 1]);
+    assert_eq!(Varied::on(&zoned("write"), &pointers).take(3).count(), 3);
+    let (ops, end) = run(&zoned("read"), &pointers);
+    assert_eq!(ops.iter().map(|op| op.offset / 4096).collect::<Vec<_>>(), [2, 3, 4]);
+    let left_bytes = Some(4096);
+    assert_eq!(end, Some(EarlyEnd { why: Blocked::NoData, left_bytes }), "the data end");
+    let endless = Workload { io_size: None, ..zoned("read") };
+    let first = |nr| Varied::on(&endless, &pointers).take(nr).map(|op| op.offset / 4096);
+    assert_eq!(first(7).collect::<Vec<_>>(), [2, 3, 4, 2, 3, 4, 2]);
+    assert_eq!(run(&endless, &Arc::default()), (Vec::new(), NO_DATA), "without data it ends");
+}
+
+#[test]
+fn sequential_reads_with_a_number_of_bytes_start_again_where_the_data_end() {
+    let pointers = Arc::default();
+    assert_eq!(Varied::on(&zoned("write", 4, ZONES, [1, 1]), &pointers).take(3).count(), 3);
+    let rules = Zoned { has_io_bytes: true, ..ZONES };
+    let load = Workload { io_size: Some(7 * 4096), ..zoned("read", 4, rules, [1, 1]) };
+    assert_eq!(blocks(&load, &pointers), [2, 3, 4, 2, 3, 4, 2]);
+}
+
+#[test]
+fn sequential_read_of_full_zones_visits_each_block_at_most_once() {
+    // No read of two blocks fits at the end of a zone, or no write.
+    for (rules, size) in [
+        (Zoned { size: 5 * 4096, capacity: 5 * 4096, ..ZONES }, 2),
+        (Zoned { size: 5 * 4096, capacity: 4 * 4096, ..ZONES }, 1),
+    ] {
+        let pointers = Arc::default();
+        let (_, end) = run(&zoned("write", 20, rules, [1, 1]), &pointers);
+        assert_eq!(end, None);
+        let load = zoned("read", 20, rules, [size, 1]);
+        let (ops, end) = run(&load, &pointers);
+        assert_eq!(end, None, "it has read all");
+        let mut starts: Vec<_> = ops.iter().map(|op| op.offset).collect();
+        assert!(starts.is_sorted(), "{starts:?}");
+        starts.dedup();
+        assert_eq!(starts.len(), ops.len(), "{starts:?}");
+    }
+}
+
+#[test]
+fn sequential_read_past_an_empty_zone_ends_early() {
+    let pointers = Arc::default();
+    let mut writes = zoned("write", 2, ZONES, [1, 1]);
+    writes.region.offset += ZONES.size;
+    assert_eq!(Varied::on(&writes, &pointers).count(), 2);
+    let (ops, end) = run(&zoned("read", 4, ZONES, [1, 1]), &pointers);
+    assert_eq!(ops.iter().map(|op| op.offset / 4096).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(end, Some(EarlyEnd { why: Blocked::NoData, left_bytes: Some(2 * 4096) }));
+}
+
+#[test]
+fn reads_of_a_mixed_job_are_possible_again_after_the_last_zone() {
+    let rules = Zoned { capacity: 4096, ..ZONES };
+    let load = Workload { io_size: None, ..zoned("rw", 4, rules, [1, 1]) };
+    let mut ops = Varied::on(&load, &Arc::default());
+    let mut next = |direction| ops.next_as(direction).map(|op| (op.direction, op.offset / 4096));
+    for block in [2, 4] {
+        assert_eq!(next(Direction::Write), Some((Direction::Write, block)));
+    }
+    for block in [2, 4] {
+        assert_eq!(next(Direction::Read), Some((Direction::Read, block)));
+    }
+    assert_eq!(ops.possible(Direction::Read), Direction::Read);
+    assert_eq!(ops.next_as(Direction::Read).map(|op| op.offset / 4096), Some(2));
+}
+
+#[test]
+fn mixed_job_writes_while_it_can_read_nothing() {
+    let rules = Zoned { size: 16 * 4096, capacity: 16 * 4096, ..ZONES };
+    for (word, sizes) in
+        [("rw", [1, 1]), ("randrw", [1, 1]), ("randrw", [4, 1]), ("randrw", [1, 4]), ("rw", [3, 1])]
+    {
+        for endless in [false, true] {
+            let mut load = zoned(word, 256, rules, sizes);
+            if endless {
+                load.io_size = None;
+            }
+            let (ops, end) = run(&load, &Arc::default());
+            let text = format!("{word} {sizes:?} endless: {endless}");
+            assert_eq!(end, None, "{text}");
+            let bytes: u64 = ops.iter().map(|op| u64::from(op.len)).sum();
+            assert!(
+                if endless { ops.len() == 1000 } else { bytes >= 256 * 4096 },
+                "{text}: {bytes}"
+            );
+            let smallest = |op: &Op| 4096 * sizes[op.direction.index()];
+            assert!(ops.iter().all(|op| op.len >= smallest(op)), "{text}");
+            let nr_reads = ops.iter().filter(|op| op.direction == Direction::Read).count();
+            assert!(nr_reads * 10 > ops.len(), "{text}: {nr_reads} of {}", ops.len());
+        }
+    }
+}
+
+#[test]
+fn mixed_job_reads_only_where_its_own_region_has_data() {
+    let pointers = Arc::default();
+    let of_clone = |stream: u64| {
+        let mut load = zoned("randrw", 16, ZONES, [1, 1]);
+        load.region.offset = stream * 16 * 4096;
+        Workload { stream, ..load }
+    };
+    // The first clone writes; the others have not begun.
+    assert!(Varied::on(&of_clone(0), &pointers).next().is_some());
+    for stream in 1..4 {
+        let load = of_clone(stream);
+        let mut ops = Varied::on(&load, &pointers);
+        assert_eq!(ops.possible(Direction::Read), Direction::Write);
+        let op = ops.next_as(Direction::Read).expect("it writes");
+        assert_eq!(op.direction, Direction::Write);
+        assert!(op.offset >= load.region.offset);
+        assert_eq!(ops.possible(Direction::Read), Direction::Read);
+        assert_eq!(ops.next_as(Direction::Read).map(|op| op.direction), Some(Direction::Read));
+    }
+}
+
+#[test]
+fn write_that_may_open_no_zone_ends_the_stream_with_a_reason() {
+    let rules = Zoned { max_open: 1, ..ZONES };
+    let pointers = Arc::default();
+    let of_clone = |stream: u64| {
+        let mut load = zoned("write", 4, rules, [1, 1]);
+        load.region.offset = stream * 4 * 4096;
+        Workload { stream, ..load }
+    };
+    let mut first = Varied::on(&of_clone(0), &pointers);
+    assert!(first.next().is_some());
+    let mut second = Varied::on(&of_clone(1), &pointers);
+    assert_eq!(second.next(), None);
+    let end = EarlyEnd { why: Blocked::NoOpenZone, left_bytes: Some(4 * 4096) };
+    assert_eq!((second.early_end(), first.early_end()), (Some(end), None));
+    pointers.close(0);
+    assert!(second.next().is_some(), "the first stream has ended");
+    assert_eq!(second.early_end(), None);
+}
