@@ -1,9 +1,20 @@
-//! Every option that fio has too, in a job file of its own, beside the real fio: both programs
-//! accept the file, and do the same number of I/Os with as many bytes.
+//! Every option that fio has too, beside the real fio.
 //!
-//! The values are the examples of the unit tests. Options that need more than one section, files
-//! or a server have a job file here ([`FILES`]). An option without an example fails the test, and
-//! so does an exception that is no longer needed.
+//! - An option of a job is in a job file of its own. Both programs accept the file, and report the
+//!   same jobs, with the same errors, bytes, I/Os and short I/Os in each direction, and syncs
+//!   ([`counts`]). [`OTHER_COUNTS`] names the fields in which an option differs, and compares all
+//!   others. A fixed difference that has gone fails the test. A drawn field is in a range that
+//!   shows the effect of the option, and the sum of drawn directions is equal. Other effects of an
+//!   option, such as its lines in a report, are not compared here.
+//! - An option of the whole run is an argument, and has an effect that can be seen from outside
+//!   ([`of_run`]).
+//!
+//! The values of options of jobs are the examples of the unit tests. Options that need more than
+//! one section, files or a server have a job file here ([`FILES`]). An option without an example or
+//! a run fails the test.
+
+mod counts;
+mod of_run;
 
 use std::fs::{create_dir, write};
 use std::process::{Command, Output};
@@ -12,12 +23,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use forebay_fio::options::{Kind, OPTIONS, OptionSpec};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{self, folder, forebay, stderr, stdout};
 use crate::option_examples::EXAMPLES;
 use crate::serve::server::Server;
+
+use self::counts::Counts;
+use self::counts::Difference::{self, Drawn, Odd, Share, Values};
 
 /// The job to which examples add their lines.
 const JOB: &str = "[a] filename=x size=64k";
@@ -27,6 +40,11 @@ const JOB: &str = "[a] filename=x size=64k";
 #[rustfmt::skip]
 const FILES: &[(&str, &str)] = &[
     ("kb_base", "[a] filename=x size=60k bs=1k kb_base=1000"),
+    ("rwmixread", "[a] filename=x size=64k bs=512 rw=randrw rwmixread=90"),
+    ("rwmixwrite", "[a] filename=x size=64k bs=512 rw=randrw rwmixwrite=90"),
+    ("bsrange", "[a] filename=x size=64k bsrange=512-2k"),
+    ("bssplit", "[a] filename=x size=64k bssplit=512/50:1k/50"),
+    ("bs_unaligned", "[a] filename=x size=64k bsrange=512-2k bs_unaligned=1"),
     ("filename", "[a] filename=x:y size=64k"),
     ("directory", "[a] directory=full size=64k filename=big"),
     ("opendir", "[a] opendir=full"),
@@ -74,17 +92,38 @@ const FILES: &[(&str, &str)] = &[
     ("uri", "[a] ioengine=nbd uri=nbd+unix:///?socket=s size=64k"),
 ];
 
-/// Options for which the counts differ, and why.
+/// Options for which the counts differ: the fields, and the reason.
 #[rustfmt::skip]
-const OTHER_COUNTS: &[(&str, &str)] = &[
-    ("rwmixread", "the direction of each I/O is drawn, and the two programs draw other numbers"),
-    ("rwmixwrite", "the direction of each I/O is drawn"),
-    ("bsrange", "the size of each I/O is drawn"),
-    ("bssplit", "the size of each I/O is drawn"),
-    ("bs_unaligned", "the size of each I/O is drawn"),
-    ("fdatasync", "fio 3.33 counts each fdatasync as a short read, and not as a sync"),
-    ("replay_skip", "fio 3.33 leaves out I/Os of files of blktrace only"),
-    ("verify_only", "fio 3.33 counts the writes that the job leaves out"),
+const OTHER_COUNTS: &[(&str, &[Difference], &str)] = &[
+    ("rwmixread", MORE_READS, "the direction of each I/O is drawn, by other random numbers"),
+    ("rwmixwrite", MORE_WRITES, "the direction of each I/O is drawn"),
+    ("bsrange", &[Drawn("0.read.total_ios", 40..=63)], "the size of each I/O is drawn"),
+    ("bssplit", &[Drawn("0.read.total_ios", 75..=96)], "the size of each I/O is drawn"),
+    ("bs_unaligned",
+        &[Drawn("0.read.total_ios", 40..=63), Odd("0.read.io_bytes", 63_489..=65_536)],
+        "the size of each I/O is drawn"),
+    ("fdatasync",
+        &[Values("0.read.short_ios", 5, 0), Values("0.sync.total_ios", 0, 5)],
+        "fio 3.33 counts each fdatasync as a short read, and not as a sync"),
+    ("replay_skip",
+        &[Values("0.write.io_bytes", 4096, 0), Values("0.write.total_ios", 1, 0),
+            Values("0.sync.total_ios", 1, 0)],
+        "fio 3.33 leaves out I/Os of files of blktrace only"),
+    ("verify_only",
+        &[Values("1.write.io_bytes", 65_536, 0), Values("1.write.total_ios", 16, 0)],
+        "fio 3.33 counts the writes that the job leaves out"),
+];
+
+/// Nine of ten I/Os are reads: of 128 drawn I/Os, four standard deviations are 11 percent.
+const MORE_READS: &[Difference] = &[
+    Share(["0.read.io_bytes", "0.write.io_bytes"], 79..=99),
+    Share(["0.read.total_ios", "0.write.total_ios"], 79..=99),
+];
+
+/// Nine of ten I/Os are writes.
+const MORE_WRITES: &[Difference] = &[
+    Share(["0.read.io_bytes", "0.write.io_bytes"], 1..=21),
+    Share(["0.read.total_ios", "0.write.total_ios"], 1..=21),
 ];
 
 /// Options whose job fails in both programs, and why.
@@ -120,8 +159,6 @@ fn reason(list: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
 fn job_file(spec: &OptionSpec) -> String {
     let text = match reason(FILES, spec.name) {
         Some(text) => text.to_owned(),
-        // The example of output would overwrite x.
-        None if spec.is_of_run() => JOB.replace("=x", "=y"),
         None => {
             let (needs, line) = example(spec);
             let key = |line: &str| line.split('=').next().map(str::to_owned);
@@ -131,7 +168,12 @@ fn job_file(spec: &OptionSpec) -> String {
             lines.join(" ")
         }
     };
-    text.replace(' ', "\n") + "\n"
+    file_of(&text)
+}
+
+/// Returns a job file of lines that are separated by spaces.
+fn file_of(lines: &str) -> String {
+    lines.replace(' ', "\n") + "\n"
 }
 
 /// Returns a folder with the files that the jobs name.
@@ -148,47 +190,34 @@ fn prepared(text: &str) -> TempDir {
     folder
 }
 
-/// Returns the error of each job, its bytes and I/Os in each direction, and its syncs; nothing
-/// without a report.
-fn counts(output: &Output) -> Vec<Vec<u64>> {
-    let text = stdout(output);
-    // Notes about files may precede the JSON of fio.
-    let report: Value = text[text.find("{\n").unwrap_or(0)..].parse().unwrap_or_default();
-    let count = |job: &Value, part: &str, key: &str| job[part][key].as_u64().unwrap_or(0);
-    let jobs = report["jobs"].as_array().map_or(&[][..], Vec::as_slice).iter();
-    jobs.map(|job| {
-        let mut counts = vec![job["error"].as_u64().expect("a number")];
-        for part in ["read", "write", "trim", "mixed"] {
-            counts.extend([count(job, part, "io_bytes"), count(job, part, "total_ios")]);
-        }
-        counts.push(count(job, "sync", "total_ios"));
-        counts
-    })
-    .collect()
+/// The runs of both programs with a job file, fio first.
+struct Runs {
+    folders: [TempDir; 2],
+    outputs: [Output; 2],
 }
 
-/// Runs both programs with the job file of an option, fio first.
-fn run(spec: &OptionSpec, text: &str) -> [Output; 2] {
-    let folders = [prepared(text), prepared(text)];
-    let options = match spec.is_of_run() {
-        // fio takes no value where one is optional.
-        true if spec.is_flag() => vec![format!("--{}", spec.name)],
-        true => vec![format!("--{}", example(spec).1)],
-        false => vec!["--output-format=json".to_owned()],
-    };
-    let server = |folder| (spec.name == "uri").then(|| Server::start(folder, "ram:1M"));
-    let [theirs, ours] = &folders;
-    let their_server = server(theirs);
-    let their_output = run_fio(theirs, &options);
-    drop(their_server);
-    let _our_server = server(ours);
-    let our_output = forebay(ours).arg("bench").args(&options).arg("a.fio").output();
-    [their_output, our_output.expect("it can be run")]
+impl Runs {
+    /// Runs both programs. A server for the engine `nbd` is optional.
+    fn new(text: &str, options: &[&str], has_server: bool) -> Self {
+        let folders = [prepared(text), prepared(text)];
+        let server = |folder| has_server.then(|| Server::start(folder, "ram:1M"));
+        let [theirs, ours] = &folders;
+        let their_server = server(theirs);
+        let their_output = run_fio(theirs, options);
+        drop(their_server);
+        let _our_server = server(ours);
+        let our_output = forebay(ours).arg("bench").args(options).arg("a.fio").output();
+        Self { outputs: [their_output, our_output.expect("it can be run")], folders }
+    }
+
+    fn codes(&self) -> [Option<i32>; 2] {
+        self.outputs.each_ref().map(|output| output.status.code())
+    }
 }
 
 /// Runs fio with a job file. On a busy machine fio 3.33 sometimes hangs, so a run that takes too
 /// long is killed, and starts again.
-fn run_fio(folder: &TempDir, options: &[String]) -> Output {
+fn run_fio(folder: &TempDir, options: &[&str]) -> Output {
     let mut fio = Command::new("timeout");
     // A clock that needs no calibration; and threads, which end with their process.
     let options_of_all = ["--signal=KILL", "20", "fio", "--clocksource=clock_gettime", "--thread"];
@@ -203,15 +232,15 @@ fn run_fio(folder: &TempDir, options: &[String]) -> Output {
     output
 }
 
-/// Compares the two runs.
+/// Compares the runs with the job file of an option.
 ///
 /// # Errors
 ///
 /// A description of the difference.
-fn compare(spec: &OptionSpec, outputs: &[Output; 2]) -> Result<(), String> {
-    let codes = [0, 1].map(|at| outputs[at].status.code());
+fn compare(spec: &OptionSpec, runs: &Runs) -> Result<(), String> {
+    let codes = runs.codes();
+    let [theirs, ours] = runs.outputs.each_ref().map(|output| Counts::of(&stdout(output)));
     if let Some(why) = reason(FAILING, spec.name) {
-        let [theirs, ours] = [0, 1].map(|at| counts(&outputs[at]));
         if codes == [Some(0); 2] {
             return Err(format!("it succeeds, but is listed as failing: {why}"));
         }
@@ -224,48 +253,65 @@ fn compare(spec: &OptionSpec, outputs: &[Output; 2]) -> Result<(), String> {
     if codes != [Some(0); 2] {
         return Err(format!("exit codes {codes:?}"));
     }
-    if spec.is_of_run() {
-        let is_silent = [0, 1].map(|at| outputs[at].stdout.is_empty());
-        return match is_silent[0] == is_silent[1] {
-            true => Ok(()),
-            false => Err(format!("whether there is no output: {is_silent:?}")),
-        };
+    if !theirs.has_io() || !ours.has_io() {
+        return Err(format!("a job without I/O: {theirs:?}, {ours:?}"));
     }
-    let [theirs, ours] = [0, 1].map(|at| counts(&outputs[at]));
-    let are_some = [&theirs, &ours].iter().all(|counts| {
-        !counts.is_empty() && counts.iter().all(|job| job[1..9].iter().sum::<u64>() > 0)
-    });
-    match reason(OTHER_COUNTS, spec.name) {
-        _ if !are_some => Err(format!("a job without I/O: {theirs:?}, {ours:?}")),
-        None if theirs != ours => Err(format!("fio counts {theirs:?}, and we {ours:?}")),
-        Some(why) if theirs == ours => {
-            Err(format!("the counts are equal, but listed as different: {why}"))
-        }
-        _ => Ok(()),
+    let differences = OTHER_COUNTS.iter().find(|(name, ..)| *name == spec.name);
+    counts::compare(&theirs, &ours, differences.map_or(&[], |(_, differences, _)| differences))
+}
+
+/// One comparison of both programs.
+enum Case {
+    /// An option of a job, in a job file.
+    Job(&'static OptionSpec),
+    /// An option of the whole run, as an argument.
+    Run(&'static of_run::Row),
+}
+
+impl Case {
+    /// Returns all cases. Those of runs are first, because some last for seconds.
+    fn all() -> Vec<Self> {
+        let jobs = OPTIONS.iter().filter(|spec| is_of_fio(spec) && !spec.is_of_run());
+        of_run::ROWS.iter().map(Self::Run).chain(jobs.map(Self::Job)).collect()
+    }
+
+    /// Runs both programs, and returns a description of their difference, if there is one.
+    fn difference(&self) -> Option<String> {
+        let (title, text, runs, result) = match self {
+            Self::Job(spec) => {
+                let text = job_file(spec);
+                let runs = Runs::new(&text, &["--output-format=json"], spec.name == "uri");
+                let result = compare(spec, &runs);
+                (spec.name.to_owned(), text, runs, result)
+            }
+            Self::Run(row) => {
+                let text = file_of(row.job);
+                let options: Vec<_> = row.options.split_whitespace().collect();
+                let runs = Runs::new(&text, &options, false);
+                let result = row.compare(&runs);
+                (format!("{} ({})", row.name, row.options), text, runs, result)
+            }
+        };
+        let [theirs, ours] = runs.outputs.each_ref().map(stderr);
+        Some(format!("{title}: {}\n{text}fio: {theirs}\nforebay: {ours}", result.err()?))
     }
 }
 
 #[test]
-fn every_option_in_a_job_file_does_what_it_does_in_fio() {
-    let test = "every_option_in_a_job_file_does_what_it_does_in_fio";
+fn every_option_does_what_it_does_in_fio() {
+    let test = "every_option_does_what_it_does_in_fio";
     if common::fio(test, &folder(), "--version").is_none() {
         return;
     }
-    let shared: Vec<_> = OPTIONS.iter().filter(|spec| is_of_fio(spec)).collect();
+    let cases = Case::all();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                while let Some(spec) = shared.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let text = job_file(spec);
-                    let outputs = run(spec, &text);
-                    if let Err(error) = compare(spec, &outputs) {
-                        let [theirs, ours] = [0, 1].map(|at| stderr(&outputs[at]));
-                        wrong.lock().expect("no panic").push(format!(
-                            "{}: {error}\n{text}fio: {theirs}\nforebay: {ours}",
-                            spec.name
-                        ));
-                    }
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Without the lock, so that the cases run beside each other.
+                    let difference = case.difference();
+                    wrong.lock().expect("no panic").extend(difference);
                 }
             });
         }
@@ -276,10 +322,13 @@ fn every_option_in_a_job_file_does_what_it_does_in_fio() {
 
 #[test]
 fn lists_name_options_of_fio_once_and_files_have_their_option() {
-    let shared: Vec<_> = OPTIONS.iter().filter(|spec| is_of_fio(spec)).map(|it| it.name).collect();
-    for list in [FILES, OTHER_COUNTS, FAILING] {
+    let shared: Vec<_> = OPTIONS.iter().filter(|spec| is_of_fio(spec)).collect();
+    let (of_run, of_job): (Vec<&OptionSpec>, Vec<&OptionSpec>) =
+        shared.iter().partition(|spec| spec.is_of_run());
+    let others: Vec<_> = OTHER_COUNTS.iter().map(|(name, _, why)| (*name, *why)).collect();
+    for list in [FILES, &others, FAILING] {
         for (at, (name, text)) in list.iter().enumerate() {
-            assert!(shared.contains(name), "{name} is no option of fio and bench");
+            assert!(of_job.iter().any(|spec| spec.name == *name), "{name} is no such option");
             assert!(list[..at].iter().all(|(other, _)| other != name), "{name} is listed twice");
             assert!(!text.is_empty(), "{name}: no reason or file");
         }
@@ -287,6 +336,9 @@ fn lists_name_options_of_fio_once_and_files_have_their_option() {
     for (name, text) in FILES {
         let mut lines = text.split_whitespace();
         assert!(lines.any(|line| line.split('=').next() == Some(name)), "{name}: {text}");
+    }
+    for spec in of_run {
+        assert!(of_run::ROWS.iter().any(|row| row.uses(spec.name)), "no run of --{}", spec.name);
     }
 }
 
@@ -301,7 +353,7 @@ fn fio_has_none_of_our_own_options() {
     let lines: Vec<_> = own.iter().map(|spec| example(spec).1).collect();
     let folder = prepared(&format!("[a]\n{}\n", lines.join("\n")));
     let mut fio = Command::new("fio");
-    fio.args(["--parse-only", "a.fio"]).current_dir(folder.path());
+    fio.args(["--clocksource=clock_gettime", "--parse-only", "a.fio"]).current_dir(folder.path());
     let text = stderr(&fio.output().expect("fio runs"));
     for line in lines {
         assert!(text.contains(&format!("Bad option <{line}>")), "{line}: {text}");

@@ -17,7 +17,7 @@ fn fio(test: &str, folder: &TempDir, args: &str) -> Option<String> {
 
 /// A terse line, in parts.
 #[derive(Debug)]
-struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// The fields up to the latencies in milliseconds.
     of_job: Vec<&'a str>,
     /// The fields of a disk, if there is one.
@@ -28,7 +28,7 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// Splits a line of a job. The job has `nr_rest` fields after those of its disks.
-    fn of(text: &'a str, nr_rest: usize) -> Self {
+    pub(crate) fn of(text: &'a str, nr_rest: usize) -> Self {
         let mut of_job: Vec<_> = text.split(';').collect();
         let rest = of_job.split_off(of_job.len() - nr_rest);
         // All disks are at the end, and their first field is a name.
@@ -41,6 +41,11 @@ impl<'a> Line<'a> {
             disk = Some(of_job.split_off(of_job.len() - DISK_FIELDS));
         }
         Self { of_job, disk, rest }
+    }
+
+    /// Returns the fields up to the latencies in milliseconds.
+    pub(crate) fn of_job(&self) -> &[&'a str] {
+        &self.of_job
     }
 }
 
@@ -61,7 +66,8 @@ fn form(field: &str) -> String {
     }
 }
 
-fn forms(fields: &[&str]) -> Vec<String> {
+/// Returns the forms of several fields.
+pub(crate) fn forms(fields: &[&str]) -> Vec<String> {
     fields.iter().map(|field| form(field)).collect()
 }
 
