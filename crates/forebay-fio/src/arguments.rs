@@ -206,6 +206,7 @@ mod tests {
         check("--name=a --gtod_reduce=1 --disable_lat=0 --percentile_list=50:99 --write_bw_log=x");
         check("--kb_base=1000 --name=a --bs=4k,8k --rw=randread:8k --size=1m --unit_base=1");
         check("--name=a --prio=3 --prioclass=1 --cmdprio_percentage=20,40 --cmdprio=,2 --rw=rw");
+        check("--name=a --prio=0 --prioclass=0");
         check("--prioclass=1 --name=a --prioclass=0 --cmdprio_percentage=5 --cmdprio_class=3");
         check("--name=a --runtime=1500us --randrepeat=0 --norandommap --allow_mounted_write=1");
     }

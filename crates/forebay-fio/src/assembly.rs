@@ -271,7 +271,9 @@ impl Assembly {
         if self.run.readonly {
             check_read_only(&self.jobs)?;
         }
-        if let Some(warning) = self.warnings.first().filter(|_| self.run.warnings_fatal) {
+        if let Some(warning) =
+            first_warning(&self.warnings, &self.jobs).filter(|_| self.run.warnings_fatal)
+        {
             return Err(UsageError::Conflict(format!("{warning} (--warnings-fatal)")).into());
         }
         Ok(JobList {
@@ -283,6 +285,14 @@ impl Assembly {
             files: self.files,
         })
     }
+}
+
+/// Returns the first warning, of the command or of a job.
+fn first_warning(warnings: &[String], jobs: &[Job]) -> Option<String> {
+    let of_jobs = jobs
+        .iter()
+        .flat_map(|job| job.warnings.iter().map(move |warning| format!("{}: {warning}", job.name)));
+    warnings.iter().cloned().chain(of_jobs).next()
 }
 
 /// Fills in what a command line without any job leaves open: random reads of 4 KiB at depth 32 for

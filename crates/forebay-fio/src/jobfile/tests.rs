@@ -404,6 +404,11 @@ fn ignored_options_are_reported_once() {
     let args = ["--warnings-fatal", "a.fio"].map(Into::into);
     let error = parse_with(args, &mut memory(&files)).expect_err("a warning");
     assert!(error.to_string().ends_with("(--warnings-fatal)"), "{error}");
+    // A warning that depends on several options of a job.
+    let files = [("a.fio", "[a]\nfilename=x\nnrfiles=2\n")];
+    let args = ["--warnings-fatal", "a.fio"].map(Into::into);
+    let error = parse_with(args, &mut memory(&files)).expect_err("a warning").to_string();
+    assert!(error.starts_with("a: --nrfiles") && error.ends_with("(--warnings-fatal)"), "{error}");
 }
 
 #[test]

@@ -295,7 +295,7 @@ const MAIN: &[OptionSpec] = &[
     row("prio", &[], "4 without a prioclass, else 0",
         "level of the I/O priority, 0 to 7; 0 is the highest",
         Kind::Int { min: 0, max: 7, set: |g, n| g.priority.prio = Some(n as u8) }),
-    row("prioclass", &[], "0",
+    row("prioclass", &[], "2 with a prio, else 0",
         "class of the I/O priority, for scheduler=mq-deadline or bfq: 1 real-time, 2 best effort, \
          3 idle; 0: none",
         Kind::Int { min: 0, max: 3, set: |g, n| g.priority.prioclass = Some(n as u8) }),
