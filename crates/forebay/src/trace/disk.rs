@@ -1,7 +1,7 @@
 //! The files of a traced disk, and the rings whose records they get.
 
 use super::output::{Output, OutputFile};
-use super::recorder::TraceStats;
+use super::stats::TraceStats;
 use crate::errno;
 use crate::runtime::trace::rings::{DiskRings, NewRing, Source};
 use crate::sys::clock;

@@ -3,8 +3,9 @@
 mod disk;
 mod output;
 mod recorder;
+mod stats;
 
-pub use recorder::TraceStats;
+pub use stats::TraceStats;
 
 use crate::disk::Disk;
 use crate::events;

@@ -2,6 +2,7 @@
 
 use super::disk::{OpenDisk, TracedDisk};
 use super::output::Output;
+use super::stats::TraceStats;
 use crate::events;
 use forebay_trace::stream::Totals;
 use std::io;
@@ -14,16 +15,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(1
 
 /// How long a record may stay in the buffer of a file, where a killed process loses it.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-
-/// Counts of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TraceStats {
-    /// Records written to the files.
-    pub records: u64,
-    /// Records that found no room in their ring. The files have a message in their place.
-    pub lost: u64,
-}
 
 /// The state that the recorder and the handles of the trace share.
 #[derive(Debug, Default)]
@@ -156,13 +147,6 @@ struct Pass {
     stats: TraceStats,
     /// A ring was more than an eighth full.
     is_busy: bool,
-}
-
-impl TraceStats {
-    fn add(&mut self, other: TraceStats) {
-        self.records += other.records;
-        self.lost += other.lost;
-    }
 }
 
 /// Empties all rings into their files. Completes the disks that were closed, whose counts are not
