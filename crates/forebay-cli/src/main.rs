@@ -27,6 +27,7 @@ mod bench;
 mod calibrate;
 mod control;
 mod counters;
+mod descriptors;
 mod experiments;
 mod failure;
 mod figure;

@@ -69,7 +69,7 @@ struct FileReader {
     offset: u64,
     /// The numbers of each device and index. A file that `blkparse -d` has merged has the records
     /// of several.
-    numbers: HashMap<(u32, u32), Numbers>,
+    numbers: HashMap<(u32, u32), SequenceNumbers>,
     nr_missing: u64,
     /// Records are missing before the next stage.
     has_gap: bool,
@@ -77,13 +77,13 @@ struct FileReader {
 
 /// The numbers of the records of one file.
 #[derive(Debug, Default)]
-struct Numbers {
+struct SequenceNumbers {
     /// The number of the last record that is in its place.
     last: Option<u32>,
-    /// The numbers of the heads after it. `blkparse -d` writes a head (the name of a process, the
-    /// time of the day) as soon as it reads it, and sorts all other records by time. So a head may
-    /// come before records with lower numbers.
-    heads: VecDeque<u32>,
+    /// The numbers of the notify records after it. `blkparse -d` writes one (the name of a process,
+    /// the time of the day) as soon as it reads it, and sorts all other records by time. So a
+    /// notify record may come before records with lower numbers.
+    notify_numbers: VecDeque<u32>,
 }
 
 impl FileReader {
@@ -124,7 +124,7 @@ impl FileReader {
         let numbers = self.numbers.entry((record.device, record.cpu)).or_default();
         match record.kind {
             Kind::Notify(Notify::Process | Notify::Timestamp) => {
-                numbers.heads.push_back(record.sequence);
+                numbers.notify_numbers.push_back(record.sequence);
             }
             _ => {
                 let nr = numbers.take(record.sequence);
@@ -153,23 +153,25 @@ impl FileReader {
     }
 }
 
-impl Numbers {
-    /// Takes the number of a record that is no head. Returns how many records are missing before
-    /// it.
+impl SequenceNumbers {
+    /// Takes the number of a record that is no notify record. Returns how many records are missing
+    /// before it.
     fn take(&mut self, number: u32) -> u32 {
         // The numbers wrap.
         let nr_between = |earlier: u32| number.wrapping_sub(earlier).wrapping_sub(1);
         let is_before = |other: &u32| nr_between(*other) < u32::MAX / 2;
         // A file of several traces begins again.
         let last = self.last.replace(number).filter(is_before);
-        let first_head = self.heads.front().copied().filter(is_before);
-        let Some(last) = last.or(first_head.map(|head| head.wrapping_sub(1))) else { return 0 };
-        let mut nr_heads = 0;
-        while self.heads.front().is_some_and(is_before) {
-            self.heads.pop_front();
-            nr_heads += 1;
+        let first_notify = self.notify_numbers.front().copied().filter(is_before);
+        let Some(last) = last.or(first_notify.map(|number| number.wrapping_sub(1))) else {
+            return 0;
+        };
+        let mut nr_notify = 0;
+        while self.notify_numbers.front().is_some_and(is_before) {
+            self.notify_numbers.pop_front();
+            nr_notify += 1;
         }
-        nr_between(last).saturating_sub(nr_heads)
+        nr_between(last).saturating_sub(nr_notify)
     }
 }
 
@@ -219,8 +221,8 @@ impl TraceFiles {
         self.files.iter().map(|file| file.nr_missing).sum()
     }
 
-    /// Returns whether a file lacks records between its last one that was returned and its next
-    /// stage.
+    /// Returns whether records of some file are missing between its last returned record and its
+    /// next stage.
     pub fn has_gap(&self) -> bool {
         self.nr_gaps > 0
     }
@@ -242,9 +244,6 @@ impl TraceFiles {
         self.nr_gaps -= usize::from(std::mem::take(&mut self.files[at].has_gap));
     }
 }
-
-#[cfg(test)]
-mod gap_tests;
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,13 @@
 //!
 //! The report follows each bio that was queued (Q) to the completion (C) of the request that covers
 //! it, as `btt` does: by its range on the device. If several bios of one range are in flight, each
-//! record is about the oldest one that still lacks it. The time of a bio has up to six parts:
+//! record is assigned to the oldest one that has no such record yet. The time of a bio has up to
+//! six parts:
 //!
 //! - *plug*: from Q until its plug was unplugged (U);
 //! - *limit*: from there until the limits of its owner released it (message);
-//! - *flush*: from there until the flush that must precede its data was done; and from C until the
-//!   flush after the data was done, for a FUA write on a device without FUA (messages);
+//! - *flush*: from there until the flush before its data was done; and from C until the flush after
+//!   the data was done, for a FUA write on a device without FUA (messages);
 //! - *tag*: from there until its request has got a tag (G); with S if it was not issued at once;
 //! - *queue*: from there until the request was issued (D) for the first time;
 //! - *driver*: from there to C.
@@ -22,7 +23,7 @@
 //! that are in flight at any time of such a gap are left out.
 
 mod bio;
-mod fua;
+mod flush_waits;
 mod in_flight;
 mod times;
 mod waiting;
@@ -34,7 +35,7 @@ use crate::message::{Message, MessageKind};
 use crate::reader::Entry;
 use crate::record::{Act, Categories, Kind, Record};
 use bio::sectors_of;
-use fua::{FlushWaits, negative};
+use flush_waits::{FlushWaits, record_error};
 use in_flight::InFlight;
 use std::collections::HashMap;
 use waiting::BioId;
@@ -251,7 +252,7 @@ impl Follower {
             }
             (MessageKind::FlushDone { age_ns, .. }, None) => self.flushes.add(age_ns),
             (MessageKind::FlushDone { errno, .. }, Some(range)) if !is_taken => {
-                let failed = self.in_flight.flush(range, negative(errno), now);
+                let failed = self.in_flight.flush(range, record_error(errno), now);
                 failed.iter().for_each(|bio| done(bio.ended(now)));
             }
             (MessageKind::FlushElided, _) => self.counts.flushes_elided += 1,

@@ -26,6 +26,7 @@ use self::manners::{MannerArgs, note};
 use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
+use crate::descriptors::raise_nr_descriptors;
 use crate::failure::Failure;
 use crate::number;
 use crate::output;
@@ -36,7 +37,6 @@ use forebay_serve::{
     ServeError, Server, TlsOptions, image_warning, last_part, metrics_address,
     survive_truncated_memory,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -286,14 +286,6 @@ fn print_notices(args: &ServeArgs, server: &Server, nr_devices: usize) {
 
 fn signals_failed(error: &io::Error) -> Failure {
     Failure::Run(format!("cannot handle signals: {error}"))
-}
-
-/// Raises the limit of descriptors as far as the process may: each connection needs one, and each
-/// file of a trace.
-pub(crate) fn raise_nr_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // If that fails, the server refuses connections earlier.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Returns the specs of the disks.

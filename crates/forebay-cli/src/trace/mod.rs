@@ -5,9 +5,9 @@ mod record;
 mod summary;
 mod text;
 
+use crate::descriptors::raise_nr_descriptors;
 use crate::failure::Failure;
 use crate::output;
-use crate::serve::raise_nr_descriptors;
 use clap::{Args, Subcommand};
 use forebay_trace::directory;
 use record::RecordArgs;
@@ -35,10 +35,10 @@ Examples:
   blkparse -D t -i disk.img -d m.bin   all records of the disk in one file
   forebay trace report m.bin           its report
 The stages: plug, until the thread's plug is unplugged; limit, until the limits of its owner release
-it; flush, until the flush that must precede its data is done, plus the flush after the data that
+the request; flush, until the flush before the data is done, plus the flush after the data that
 makes a FUA write durable; tag, until the request has a tag; queue, until it is issued; driver,
-until it is complete. forebay top and the metrics have plug, tag, queue and driver. A flush has no
-stages, but a time.";
+until it is complete. forebay top and the metrics show plug, tag (with flush waits before the data),
+queue and driver. A flush has no stages, but a time.";
 
 /// Options of `forebay trace`.
 #[derive(Args, Debug)]
@@ -82,7 +82,7 @@ pub(crate) fn main(args: &TraceArgs) -> Result<(), Failure> {
 }
 
 fn report(args: &ReportArgs) -> Result<(), Failure> {
-    // A trace has a file for each thread that has submitted I/O, and all of a disk are open.
+    // All files of a disk are open at once; each context and traced thread may have one.
     raise_nr_descriptors();
     let disks = directory::find(&args.path).map_err(|error| {
         let path = args.path.display();

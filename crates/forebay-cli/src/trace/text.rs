@@ -40,7 +40,8 @@ pub(super) fn render(summary: &Summary) -> String {
     if summary.nr_missing > 0 {
         let _ = writeln!(
             text,
-            "  {} records are missing (gaps in their numbers), so {} I/Os around them are left out",
+            "  missing records: {} (gaps in the sequence numbers); I/Os left out because of them: \
+             {}",
             summary.nr_missing, summary.nr_left_out
         );
     }

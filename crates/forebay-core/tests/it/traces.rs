@@ -46,7 +46,7 @@ fn turn_that_began_before_a_bio_was_queued_records_later_times_than_its_q() {
     }
 }
 
-/// Returns the C of a bench with one tag: start, length, and failure.
+/// Returns the C records of a bench with two tags: start, length, and failure.
 fn completions(
     limits: QueueLimits,
     work: impl FnOnce(&mut Bench),

@@ -1,5 +1,7 @@
 //! Files with losses, merged files, and files that are no traces.
 
+mod gaps;
+
 use super::*;
 use crate::directory::file_path;
 use crate::record::Act;
@@ -7,7 +9,7 @@ use crate::writer::{Place, TraceFile};
 use forebay_core::{BioFlags, Op, TraceEvent, TraceRecord};
 use std::time::Duration;
 
-pub(super) fn write(path: &Path, index: u32, times: &[u64]) {
+fn write(path: &Path, index: u32, times: &[u64]) {
     let place = Place { device: 0, index, errno_of: |_| 5 };
     let mut file = TraceFile::new(File::create(path).expect("a file"), place);
     file.begin(1, "name", 0, Duration::ZERO).expect("it is written");
@@ -68,15 +70,17 @@ fn merged_file_has_the_numbers_of_each_of_its_files() {
 }
 
 #[test]
-fn heads_that_come_before_their_place_are_not_missing() {
-    // The records of two rings, as blkparse -d merges them: the heads 1, 2, 6 and 7 first.
-    let mut numbers = Numbers { last: None, heads: [1, 2, 6, 7].into() };
+fn notify_records_before_their_place_are_not_missing() {
+    // The records of two rings, as blkparse -d merges them: the notify records 1, 2, 6 and 7
+    // first.
+    let mut numbers = SequenceNumbers { last: None, notify_numbers: [1, 2, 6, 7].into() };
     let nr_missing = [3, 4, 5, 8, 10].map(|number| numbers.take(number));
     assert_eq!(nr_missing, [0, 0, 0, 0, 1]);
-    // Another trace, of which records are missing behind its head.
-    numbers.heads.extend([1, 2]);
+    // Another trace, of which records are missing after its notify records.
+    numbers.notify_numbers.extend([1, 2]);
     assert_eq!([5, 6].map(|number| numbers.take(number)), [2, 0]);
-    let mut numbers = Numbers { last: Some(u32::MAX - 1), heads: [u32::MAX, 1].into() };
+    let mut numbers =
+        SequenceNumbers { last: Some(u32::MAX - 1), notify_numbers: [u32::MAX, 1].into() };
     assert_eq!([0, 4].map(|number| numbers.take(number)), [0, 2]);
 }
 

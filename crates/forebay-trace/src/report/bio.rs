@@ -60,7 +60,7 @@ pub(super) struct Open {
     pub(super) unplugged_ns: Option<u64>,
     /// The time at which a limit released it.
     pub(super) released_ns: Option<u64>,
-    /// The end of the flush that must precede its data.
+    /// The end of the flush before its data.
     pub(super) flushed_ns: Option<u64>,
     pub(super) tagged_ns: Option<u64>,
     /// The time of the first D.

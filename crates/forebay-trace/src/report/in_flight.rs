@@ -2,8 +2,8 @@
 //!
 //! D makes a command of the pieces that it covers, and C ends the oldest command of its range. The
 //! rest after a short count waits for another D. So does a command that a busy driver refuses (R).
-//! A failed command of several bios may be tried again, bio by bio: its bios end only if no D
-//! follows.
+//! A failed command of several bios may be tried again, bio by bio: bios without another D end at
+//! the end of the trace.
 //!
 //! Discards merge without being neighbours. Then the records of their request have the start of the
 //! first bio, and the length of all.
@@ -13,8 +13,8 @@ use super::waiting::{BioId, Cover, Note, Op, Phase, Piece, Waiting};
 use crate::record::{Categories, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// The errno of a NOWAIT request that would have had to wait (`EAGAIN` of Linux).
-const WOULD_WAIT: i16 = -11;
+/// The error of a NOWAIT request that would have had to wait.
+const EAGAIN: i16 = -11;
 
 /// The operations of bios, for messages, which have none.
 const OPS: [Op; 9] = {
@@ -102,9 +102,7 @@ impl InFlight {
         {
             bio.is_merged = true;
             if is_discard(op) {
-                let bios = &self.bios;
-                let is_open = |id: BioId| bios.contains_key(&id);
-                let piece = self.waiting.take_newest(Phase::Queued, op, range, &is_open);
+                let piece = self.waiting.take_newest(Phase::Queued, op, range, &self.bios);
                 self.merged_discards.extend(piece);
             }
             return;
@@ -120,10 +118,8 @@ impl InFlight {
 
     /// Takes an S. Returns whether no earlier one was about this request.
     pub(super) fn sleep(&mut self, record: &Record) -> bool {
-        let bios = &self.bios;
-        let is_open = |id: BioId| bios.contains_key(&id);
         let range = sectors_of(record);
-        let noted = self.waiting.note(Note::Sleep, op_of(record), range, &is_open);
+        let noted = self.waiting.note(Note::Sleep, op_of(record), range, &self.bios);
         let mut is_first = false;
         for bio in noted {
             if let Some(bio) = self.bios.get_mut(&bio) {
@@ -133,7 +129,7 @@ impl InFlight {
         is_first
     }
 
-    /// Takes a message about the request of a range: a limit has let it go.
+    /// Takes a message about the request of a range: a limit released it.
     pub(super) fn release(&mut self, range: (u64, u64), now: u64) {
         for bio in self.note(Note::Limit, range) {
             if let Some(bio) = self.bios.get_mut(&bio) {
@@ -155,18 +151,16 @@ impl InFlight {
         self.bios.remove(&id)
     }
 
-    /// Notes an event of the oldest request of a range, of any operation. Flushes are more likely
-    /// for one with that flag.
+    /// Notes an event of the oldest request of a range, of any operation. A flush event prefers
+    /// a request with PREFLUSH.
     fn note(&mut self, note: Note, range: (u64, u64)) -> Vec<BioId> {
-        let bios = &self.bios;
-        let is_open = |id: BioId| bios.contains_key(&id);
-        let waiting = &mut self.waiting;
+        let (waiting, bios) = (&mut self.waiting, &self.bios);
         let mut oldest_of = |op: Op| {
-            let is_unlikely = note == Note::Flush && !Categories(op).has(Categories::FLUSH);
-            Some((is_unlikely, waiting.oldest_lacking(note, op, range, &is_open)?, op))
+            let lacks_preflush = note == Note::Flush && !Categories(op).has(Categories::FLUSH);
+            Some((lacks_preflush, waiting.oldest_lacking(note, op, range, bios)?, op))
         };
         let oldest = OPS.into_iter().filter_map(&mut oldest_of).min();
-        oldest.map_or(Vec::new(), |(_, _, op)| self.waiting.note(note, op, range, &is_open))
+        oldest.map_or(Vec::new(), |(_, _, op)| self.waiting.note(note, op, range, &self.bios))
     }
 
     /// Takes an X, with the sector where the rest begins.
@@ -175,9 +169,7 @@ impl InFlight {
         if !(start < rest && rest < end) {
             return;
         }
-        let bios = &self.bios;
-        let is_open = |id: BioId| bios.contains_key(&id);
-        let piece = self.waiting.take_exact(Phase::Queued, op, (start, end), &is_open);
+        let piece = self.waiting.take_exact(Phase::Queued, op, (start, end), &self.bios);
         let Some(piece) = piece else { return };
         self.waiting.push_front(Phase::Queued, Piece { end: rest, ..piece });
         self.waiting.push_front(Phase::Queued, Piece { start: rest, ..piece });
@@ -252,10 +244,8 @@ impl InFlight {
 
     fn fail(&mut self, record: &Record, error: i16) -> Vec<Open> {
         let (op, now) = (op_of(record), record.time_ns);
-        let bios = &self.bios;
-        let is_open = |id: BioId| bios.contains_key(&id);
-        let refused = (error == WOULD_WAIT)
-            .then(|| self.waiting.take_newest(Phase::Queued, op, sectors_of(record), &is_open))
+        let refused = (error == EAGAIN)
+            .then(|| self.waiting.take_newest(Phase::Queued, op, sectors_of(record), &self.bios))
             .flatten();
         let (pieces, was_issued) = match refused.map(|piece| vec![piece]) {
             Some(pieces) => (pieces, false),
@@ -301,13 +291,10 @@ impl InFlight {
 
     /// Removes the pieces that the range of a record covers.
     fn take(&mut self, phases: &[Phase], record: &Record) -> Vec<Piece> {
-        let bios = &self.bios;
-        let is_open = |id: BioId| bios.contains_key(&id);
-        let may_follow = |id: BioId| bios.get(&id).is_some_and(|bio| bio.is_merged);
         let range = sectors_of(record);
         let Cover { pieces, is_cut } = ops_of(record)
             .into_iter()
-            .map(|op| self.waiting.take(phases, op, range, &is_open, &may_follow))
+            .map(|op| self.waiting.take(phases, op, range, &self.bios))
             .find(|cover| !cover.pieces.is_empty())
             .unwrap_or_default();
         if let Some(piece) = pieces.last().filter(|_| is_cut) {

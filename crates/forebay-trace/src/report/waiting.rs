@@ -1,10 +1,11 @@
-//! Pieces of bios that wait to be issued, in lines of the same phase, operation and range.
+//! Pieces of bios that wait to be issued, in a queue for each phase, operation and range.
 //!
 //! Records name a request by its range, and several bios of one range may wait at the same time.
-//! So each record is about the oldest piece that still lacks it. A piece is a whole bio, a part of
-//! one that was split, or the rest after a short count.
+//! So each record is assigned to the oldest piece that has no such record yet. A piece is a whole
+//! bio, a part of one that was split, or the rest after a short count.
 
-use std::collections::{BTreeMap, VecDeque};
+use super::bio::Open;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// The progress of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +23,7 @@ pub(super) enum Phase {
 pub(super) enum Note {
     /// It waits for a tag.
     Sleep,
-    /// A limit has let it go.
+    /// A limit released it.
     Limit,
     /// The flush before its data is done.
     Flush,
@@ -32,6 +33,9 @@ const NR_NOTES: usize = 3;
 
 /// The number of a bio. An older one has a lower number.
 pub(super) type BioId = u64;
+
+/// The bios that have not ended.
+pub(super) type Bios = HashMap<BioId, Open>;
 
 /// The operation of a bio and its flags for flushes, as in the categories of its records.
 pub(super) type Op = u16;
@@ -52,24 +56,24 @@ impl Piece {
     }
 }
 
-/// The common properties of the pieces of a line.
+/// The common properties of the pieces of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct QueueKey {
     phase: Phase,
     op: Op,
     start: u64,
     end: u64,
 }
 
-/// Pieces of the same place, oldest first.
+/// Pieces of the same phase, operation and range, oldest first.
 #[derive(Debug, Default)]
-struct Line {
+struct PieceQueue {
     pieces: VecDeque<Piece>,
     /// How many pieces at the front have each note.
     nr_noted: [usize; NR_NOTES],
 }
 
-impl Line {
+impl PieceQueue {
     fn push_front(&mut self, piece: Piece) {
         self.pieces.push_front(piece);
         // It is older than those that have the note, so it had it first.
@@ -89,10 +93,10 @@ impl Line {
 }
 
 /// The pieces that wait. Those of bios that have ended stay until they are at the front of their
-/// line, so functions that return pieces take a test for that.
+/// queue, so functions that return pieces take the bios that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    lines: BTreeMap<Place, Line>,
+    queues: BTreeMap<QueueKey, PieceQueue>,
 }
 
 /// The pieces that cover a range.
@@ -104,36 +108,32 @@ pub(super) struct Cover {
     pub(super) is_cut: bool,
 }
 
-/// A test of bios.
-pub(super) type Test<'a> = &'a dyn Fn(BioId) -> bool;
-
 impl Waiting {
     /// Adds a piece behind the others of its range.
     pub(super) fn push_back(&mut self, phase: Phase, piece: Piece) {
-        self.line(phase, piece).pieces.push_back(piece);
+        self.queue(phase, piece).pieces.push_back(piece);
     }
 
     /// Adds a piece that has waited before the others of its range.
     pub(super) fn push_front(&mut self, phase: Phase, piece: Piece) {
-        self.line(phase, piece).push_front(piece);
+        self.queue(phase, piece).push_front(piece);
     }
 
-    fn line(&mut self, phase: Phase, Piece { op, start, end, .. }: Piece) -> &mut Line {
-        self.lines.entry(Place { phase, op, start, end }).or_default()
+    fn queue(&mut self, phase: Phase, Piece { op, start, end, .. }: Piece) -> &mut PieceQueue {
+        self.queues.entry(QueueKey { phase, op, start, end }).or_default()
     }
 
-    /// Removes the oldest pieces that cover a range: at each place one of the first phase that has
+    /// Removes the oldest pieces that cover a range: at each sector one of the first phase that has
     /// any. If only a longer piece begins there, its front is cut off.
     ///
-    /// `may_follow` returns whether a bio may have a place behind one that no piece covers: the
-    /// trace may lack the Q of those before it.
+    /// A merged bio may follow sectors that no piece covers: the trace may lack the Q of those
+    /// before it.
     pub(super) fn take(
         &mut self,
         phases: &[Phase],
         op: Op,
         (start, end): (u64, u64),
-        is_open: Test<'_>,
-        may_follow: Test<'_>,
+        bios: &Bios,
     ) -> Cover {
         let mut cover = Cover::default();
         let mut at = start;
@@ -141,15 +141,15 @@ impl Waiting {
             // Ranges that are no whole sectors share one with the next range.
             let before = at.checked_sub(1).filter(|before| *before >= start);
             let found = self
-                .take_at(phases, op, (at, end), is_open)
-                .or_else(|| self.take_at(phases, op, (before?, end), is_open));
+                .take_at(phases, op, (at, end), bios)
+                .or_else(|| self.take_at(phases, op, (before?, end), bios));
             let next = match found {
                 Some((piece, is_cut)) => {
                     cover.pieces.push(piece);
                     cover.is_cut = is_cut;
                     Some(piece.end.max(at + 1))
                 }
-                None => self.next_start(phases, op, (at, end), may_follow),
+                None => self.next_start(phases, op, (at, end), bios),
             };
             at = next.unwrap_or(end);
         }
@@ -163,18 +163,18 @@ impl Waiting {
         phases: &[Phase],
         op: Op,
         (at, end): (u64, u64),
-        is_open: Test<'_>,
+        bios: &Bios,
     ) -> Option<(Piece, bool)> {
         for &phase in phases {
-            while let Some(place) = self.place_within(phase, op, (at, end)) {
-                if let Some(piece) = self.pop(place, is_open) {
+            while let Some(key) = self.key_within(phase, op, (at, end)) {
+                if let Some(piece) = self.pop(key, PieceQueue::pop_front, bios) {
                     return Some((piece, false));
                 }
             }
         }
         for &phase in phases {
-            while let Some(place) = self.place_beyond(phase, op, (at, end)) {
-                if let Some(piece) = self.pop(place, is_open) {
+            while let Some(key) = self.key_beyond(phase, op, (at, end)) {
+                if let Some(piece) = self.pop(key, PieceQueue::pop_front, bios) {
                     self.push_front(phase, Piece { start: end, ..piece });
                     return Some((Piece { end, ..piece }, true));
                 }
@@ -183,12 +183,19 @@ impl Waiting {
         None
     }
 
-    /// Removes the oldest piece of a line, and the line if it is empty then.
-    fn pop(&mut self, place: Place, is_open: Test<'_>) -> Option<Piece> {
-        let line = self.lines.get_mut(&place)?;
-        let piece = std::iter::from_fn(|| line.pop_front()).find(|piece| is_open(piece.bio));
-        if line.pieces.is_empty() {
-            self.lines.remove(&place);
+    /// Removes pieces of a queue with `pop` up to one whose bio has not ended, and the queue if it
+    /// is empty then. Returns that piece.
+    fn pop(
+        &mut self,
+        key: QueueKey,
+        pop: fn(&mut PieceQueue) -> Option<Piece>,
+        bios: &Bios,
+    ) -> Option<Piece> {
+        let queue = self.queues.get_mut(&key)?;
+        let is_open = |piece: &Piece| bios.contains_key(&piece.bio);
+        let piece = std::iter::from_fn(|| pop(queue)).find(is_open);
+        if queue.pieces.is_empty() {
+            self.queues.remove(&key);
         }
         piece
     }
@@ -199,9 +206,9 @@ impl Waiting {
         phase: Phase,
         op: Op,
         (start, end): (u64, u64),
-        is_open: Test<'_>,
+        bios: &Bios,
     ) -> Option<Piece> {
-        self.pop(Place { phase, op, start, end }, is_open)
+        self.pop(QueueKey { phase, op, start, end }, PieceQueue::pop_front, bios)
     }
 
     /// Removes the newest piece of exactly this range.
@@ -210,15 +217,9 @@ impl Waiting {
         phase: Phase,
         op: Op,
         (start, end): (u64, u64),
-        is_open: Test<'_>,
+        bios: &Bios,
     ) -> Option<Piece> {
-        let place = Place { phase, op, start, end };
-        let line = self.lines.get_mut(&place)?;
-        let piece = std::iter::from_fn(|| line.pop_back()).find(|piece| is_open(piece.bio));
-        if line.pieces.is_empty() {
-            self.lines.remove(&place);
-        }
-        piece
+        self.pop(QueueKey { phase, op, start, end }, PieceQueue::pop_back, bios)
     }
 
     /// Notes an event of the oldest pieces without a tag that cover a range and lack it. Returns
@@ -228,20 +229,20 @@ impl Waiting {
         note: Note,
         op: Op,
         (start, end): (u64, u64),
-        is_open: Test<'_>,
+        bios: &Bios,
     ) -> Vec<BioId> {
-        let mut bios = Vec::new();
+        let mut noted = Vec::new();
         let mut at = start;
         while at < end
-            && let Some((place, bio)) = self.lacking(note, op, (at, end), is_open)
+            && let Some((key, bio)) = self.lacking(note, op, (at, end), bios)
         {
-            bios.push(bio);
-            if let Some(line) = self.lines.get_mut(&place) {
-                line.nr_noted[note as usize] += 1;
+            noted.push(bio);
+            if let Some(queue) = self.queues.get_mut(&key) {
+                queue.nr_noted[note as usize] += 1;
             }
-            at = place.end;
+            at = key.end;
         }
-        bios
+        noted
     }
 
     /// Returns the bio of the oldest piece that begins a range, has no tag and lacks a note.
@@ -250,9 +251,9 @@ impl Waiting {
         note: Note,
         op: Op,
         range: (u64, u64),
-        is_open: Test<'_>,
+        bios: &Bios,
     ) -> Option<BioId> {
-        self.lacking(note, op, range, is_open).map(|(_, bio)| bio)
+        self.lacking(note, op, range, bios).map(|(_, bio)| bio)
     }
 
     fn lacking(
@@ -260,16 +261,16 @@ impl Waiting {
         note: Note,
         op: Op,
         range: (u64, u64),
-        is_open: Test<'_>,
-    ) -> Option<(Place, BioId)> {
-        let within = self.place_within(Phase::Queued, op, range);
-        let place = within.or_else(|| self.place_beyond(Phase::Queued, op, range))?;
-        let line = self.lines.get_mut(&place)?;
-        let nr_noted = &mut line.nr_noted[note as usize];
+        bios: &Bios,
+    ) -> Option<(QueueKey, BioId)> {
+        let within = self.key_within(Phase::Queued, op, range);
+        let key = within.or_else(|| self.key_beyond(Phase::Queued, op, range))?;
+        let queue = self.queues.get_mut(&key)?;
+        let nr_noted = &mut queue.nr_noted[note as usize];
         loop {
-            let piece = line.pieces.get(*nr_noted)?;
-            if is_open(piece.bio) {
-                return Some((place, piece.bio));
+            let piece = queue.pieces.get(*nr_noted)?;
+            if bios.contains_key(&piece.bio) {
+                return Some((key, piece.bio));
             }
             *nr_noted += 1;
         }
@@ -277,26 +278,26 @@ impl Waiting {
 
     /// Removes the pieces that have failed, and returns their bios.
     pub(super) fn take_failed(&mut self) -> Vec<BioId> {
-        let is_failed = |place: &Place| place.phase == Phase::Failed;
-        let failed = self.lines.extract_if(.., |place, _| is_failed(place));
-        failed.flat_map(|(_, line)| line.pieces).map(|piece| piece.bio).collect()
+        let is_failed = |key: &QueueKey| key.phase == Phase::Failed;
+        let failed = self.queues.extract_if(.., |key, _| is_failed(key));
+        failed.flat_map(|(_, queue)| queue.pieces).map(|piece| piece.bio).collect()
     }
 
     /// Removes all.
     pub(super) fn clear(&mut self) {
-        self.lines.clear();
+        self.queues.clear();
     }
 
-    /// Returns the place of the longest pieces that begin at `at` and end within the range.
-    fn place_within(&self, phase: Phase, op: Op, (at, end): (u64, u64)) -> Option<Place> {
-        let of = |end: u64| Place { phase, op, start: at, end };
-        self.lines.range(of(0)..=of(end)).next_back().map(|(place, _)| *place)
+    /// Returns the key of the longest pieces that begin at `at` and end within the range.
+    fn key_within(&self, phase: Phase, op: Op, (at, end): (u64, u64)) -> Option<QueueKey> {
+        let of = |end: u64| QueueKey { phase, op, start: at, end };
+        self.queues.range(of(0)..=of(end)).next_back().map(|(key, _)| *key)
     }
 
-    /// Returns the place of the shortest pieces that begin at `at` and end behind the range.
-    fn place_beyond(&self, phase: Phase, op: Op, (at, end): (u64, u64)) -> Option<Place> {
-        let of = |end: u64| Place { phase, op, start: at, end };
-        self.lines.range(of(end)..=of(u64::MAX)).find(|(it, _)| it.end > end).map(|(it, _)| *it)
+    /// Returns the key of the shortest pieces that begin at `at` and end behind the range.
+    fn key_beyond(&self, phase: Phase, op: Op, (at, end): (u64, u64)) -> Option<QueueKey> {
+        let of = |end: u64| QueueKey { phase, op, start: at, end };
+        self.queues.range(of(end)..=of(u64::MAX)).find(|(it, _)| it.end > end).map(|(it, _)| *it)
     }
 
     /// Returns the next start of a piece within a range that is covered only from there on.
@@ -305,15 +306,16 @@ impl Waiting {
         phases: &[Phase],
         op: Op,
         (at, end): (u64, u64),
-        may_follow: Test<'_>,
+        bios: &Bios,
     ) -> Option<u64> {
+        let is_merged = |piece: &Piece| bios.get(&piece.bio).is_some_and(|bio| bio.is_merged);
         let next = |phase: Phase| {
-            let of = |start: u64| Place { phase, op, start, end: 0 };
-            let (place, line) = self.lines.range(of(at + 1)..of(end)).next()?;
+            let of = |start: u64| QueueKey { phase, op, start, end: 0 };
+            let (key, queue) = self.queues.range(of(at + 1)..of(end)).next()?;
             // The rest of a range that is no whole sectors begins one sector later.
-            let is_rest = place.start == at + 1;
-            let follows = || line.pieces.front().is_some_and(|piece| may_follow(piece.bio));
-            (is_rest || follows()).then_some(place.start)
+            let is_rest = key.start == at + 1;
+            let follows = || queue.pieces.front().is_some_and(is_merged);
+            (is_rest || follows()).then_some(key.start)
         };
         phases.iter().filter_map(|phase| next(*phase)).min()
     }

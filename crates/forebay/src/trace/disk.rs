@@ -40,7 +40,7 @@ struct OpenRing {
     nr_lost_noted: u64,
 }
 
-/// The files of a disk that no ring uses.
+/// A disk, its unused files, and the number of files created.
 struct Files {
     disk: TracedDisk,
     /// Files of rings that have ended, for the next ones.
@@ -143,8 +143,8 @@ impl OpenDisk {
 
 impl Files {
     /// Returns a file for records from `first_ns` on. The records of a file come in the order of
-    /// their times: `blkparse` and the reports of this project depend on it. A ring that has ended
-    /// may have later records than one that was added before that, so its file may be too new.
+    /// their times: `blkparse` and the reports of this project depend on it. The file of an ended
+    /// ring cannot take records that are older than its last one.
     fn take(&mut self, first_ns: u64, output: &Output) -> io::Result<TracedFile> {
         match self.free.iter().position(|file| file.last_ns() <= first_ns) {
             Some(at) => Ok(self.free.swap_remove(at)),
@@ -172,7 +172,8 @@ impl OpenRing {
         let mut result = Ok(());
         let nr = reader.drain(|record| {
             if result.is_ok() {
-                result = begun(file, source, record.time_ns, files, output).and_then(|file| {
+                let file = file_for_record(file, source, record.time_ns, files, output);
+                result = file.and_then(|file| {
                     let nr_lost = file.nr_lost();
                     file.write(&record)?;
                     *nr_lost_noted += file.nr_lost() - nr_lost;
@@ -189,7 +190,7 @@ impl OpenRing {
         let nr = reader.nr_lost().saturating_sub(*nr_lost_noted);
         if nr > 0 {
             let now = clock::now_ns();
-            begun(file, source, now, files, output)?.lose(nr, now)?;
+            file_for_record(file, source, now, files, output)?.lose(nr, now)?;
             *nr_lost_noted += nr;
         }
         Ok(())
@@ -198,7 +199,7 @@ impl OpenRing {
 
 /// Returns the file of a ring. If this is the first record, which has this time, chooses the file
 /// and begins the records of the ring in it.
-fn begun<'a>(
+fn file_for_record<'a>(
     file: &'a mut Option<TracedFile>,
     source: &Source,
     first_ns: u64,

@@ -1,8 +1,6 @@
 //! The time for which records are missing.
 
-use super::tests::write;
 use super::*;
-use crate::directory::file_path;
 
 #[test]
 fn gap_lasts_from_the_record_before_it_to_the_next_stage_of_its_file() {

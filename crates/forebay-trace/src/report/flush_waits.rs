@@ -25,12 +25,12 @@ impl Written {
     /// Returns the bio, after a flush that has ended at `now` with this errno.
     fn flushed(mut self, now: u64, errno: i32) -> Traced {
         if errno != 0 {
-            self.bio.fail(self.bio.queued.sector, negative(errno), now);
+            self.bio.fail(self.bio.queued.sector, record_error(errno), now);
         }
         self.bio.ended_after(self.complete_ns, Some(now))
     }
 
-    fn is(&self, extent: Extent) -> bool {
+    fn has_range(&self, extent: Extent) -> bool {
         self.bio.sectors() == (extent.sector, extent.end())
     }
 }
@@ -72,7 +72,7 @@ impl FlushWaits {
         };
         let range = (extent.sector, extent.end());
         let (is_about, fresh) = match fresh {
-            Some(written) if written.is(extent) => (true, Some(written)),
+            Some(written) if written.has_range(extent) => (true, Some(written)),
             Some(written) => {
                 done(written.ended());
                 (false, None)
@@ -124,8 +124,8 @@ impl FlushWaits {
     }
 }
 
-/// Returns the errno of a message as in a record.
-pub(super) fn negative(errno: i32) -> i16 {
+/// Returns the error of a record for the errno of a message.
+pub(super) fn record_error(errno: i32) -> i16 {
     // `Message::parse` accepts no greater one than 4095.
     -i16::try_from(errno).unwrap_or(i16::MAX)
 }
