@@ -121,7 +121,7 @@ impl Pattern {
 pub struct Region {
     /// First byte.
     pub offset: u64,
-    /// Bytes, not 0: a multiple of the block size or, for writes to zones, of whole zones.
+    /// Bytes, not 0: a multiple of the block size, or of the zone size for writes to zones.
     pub len: u64,
 }
 
@@ -224,10 +224,10 @@ impl Stream for Ops {
         }
     }
 
-    fn possible(&self, direction: Direction) -> Direction {
+    fn possible_direction(&self, direction: Direction) -> Direction {
         match self {
             Self::Plain(_) => direction,
-            Self::Varied(ops) => ops.possible(direction),
+            Self::Varied(ops) => ops.possible_direction(direction),
         }
     }
 

@@ -185,7 +185,7 @@ impl Job {
         mut given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let (mut warnings, spans) = given.check(&name)?;
+        let (mut warnings, region_sizes) = given.check(&name)?;
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
@@ -201,7 +201,7 @@ impl Job {
             rw,
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest(rw, &sizes),
-            variety: given.load.variety(rw, &sizes, spans.io_size).map(Box::new),
+            variety: given.load.variety(rw, &sizes, region_sizes.io_size).map(Box::new),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
             sizes,
@@ -214,9 +214,9 @@ impl Job {
             ramp_time: given.ramp_time.unwrap_or_default(),
             start_delay: given.start_delay.unwrap_or_default(),
             measures: given.measures,
-            size: spans.size,
-            io_size: spans.io_size,
-            offset: spans.offset,
+            size: region_sizes.size,
+            io_size: region_sizes.io_size,
+            offset: region_sizes.offset,
             iodepth,
             iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),
             iodepth_batch_complete_min: min,

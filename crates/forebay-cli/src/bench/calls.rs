@@ -42,7 +42,7 @@ impl Calls {
         while !tally.is_over() {
             let op = if tally.is_pause_due {
                 let Some(direction) = ops.direction() else { return };
-                let direction = ops.possible(tally.choose(direction));
+                let direction = ops.possible_direction(tally.choose(direction));
                 tally.pause(direction, 0, |_, _| {});
                 if tally.is_over() {
                     return;

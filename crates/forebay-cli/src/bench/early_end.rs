@@ -1,4 +1,4 @@
-//! Clones that ended early, because no emulated zone took their next I/O.
+//! Clones that ended early, because no emulated zone accepted their next I/O.
 //!
 //! As in fio that is no error, and the exit status does not change. Unlike fio, a note for each job
 //! says what is left and why.
@@ -13,9 +13,9 @@ use forebay_fio::job::Job;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unfinished {
     why: Blocked,
-    /// Bytes to transfer, if their number ends the clone.
+    /// Bytes left, if the clone has a byte limit.
     bytes: u64,
-    /// Time to run, if that ends the clone.
+    /// Time left, if it has none.
     time: Duration,
 }
 

@@ -44,7 +44,7 @@ pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> 
     Ok(Opened { disks, regions, owners })
 }
 
-/// Returns notes about regions that were rounded, one for each job and disk.
+/// Returns notes about regions that were rounded, without adjacent duplicates.
 pub(super) fn notes(jobs: &[Job], targets: &[Target], opened: &Opened) -> Vec<String> {
     let of_target = |(target, region): (&Target, &Region)| {
         let capacity = capacity(&opened.disks[target.disk], target);

@@ -37,7 +37,7 @@ pub(super) struct Outcome {
     pub(super) series: Option<Box<Series>>,
     /// How late its I/Os were, in a replay.
     pub(super) lateness: Option<Box<Lateness>>,
-    /// The part of its work that it has left, if no emulated zone took its next I/O.
+    /// The part of its work that it has left, if no emulated zone accepted its next I/O.
     pub(super) unfinished: Option<Unfinished>,
     /// Its run time, ns.
     pub(super) elapsed_ns: u64,

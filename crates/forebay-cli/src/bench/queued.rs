@@ -221,7 +221,7 @@ impl Queued {
             let drawn = self.next.map(|op| op.direction);
             let chosen = drawn.or_else(|| {
                 let mix = ops.direction()?;
-                Some(ops.possible(tally.choose(mix)))
+                Some(ops.possible_direction(tally.choose(mix)))
             });
             let Some(direction) = chosen else { return false };
             tally.pause(direction, self.in_flight(), |tally, reap| {

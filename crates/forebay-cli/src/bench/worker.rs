@@ -111,7 +111,7 @@ pub(super) struct Worker<'a> {
     stream: u64,
     /// The paths of the files whose page cache is used.
     cached: Vec<PathBuf>,
-    /// The work that is left, if no emulated zone took the next I/O.
+    /// The work that is left, if no emulated zone accepted the next I/O.
     unfinished: Option<Unfinished>,
 }
 
@@ -141,7 +141,7 @@ pub(super) struct Finished {
     pub(super) series: Option<Box<Series>>,
     /// How late the I/Os of a replay were.
     pub(super) lateness: Option<Box<Lateness>>,
-    /// The work that is left, if no emulated zone took the next I/O.
+    /// The work that is left, if no emulated zone accepted the next I/O.
     pub(super) unfinished: Option<Unfinished>,
 }
 
@@ -486,8 +486,8 @@ impl<S: Stream> Stream for UpTo<'_, S> {
         if self.writes == 0 { None } else { self.ops.direction() }
     }
 
-    fn possible(&self, direction: Direction) -> Direction {
-        self.ops.possible(direction)
+    fn possible_direction(&self, direction: Direction) -> Direction {
+        self.ops.possible_direction(direction)
     }
 
     fn next_as(&mut self, direction: Direction) -> Option<Op> {

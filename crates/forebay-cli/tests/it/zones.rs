@@ -12,7 +12,7 @@ fn run(test: &str, options: &str) -> Option<[Vec<Io>; 2]> {
     common::ios_beside_fio(test, &arguments(options))
 }
 
-/// Runs all option sets beside each other.
+/// Runs all option sets concurrently.
 fn run_all(test: &str, mode: &str, options: &[&str], check: impl Fn(&str, [Vec<Io>; 2]) + Sync) {
     let args: Vec<_> =
         options.iter().map(|options| arguments(&format!("--zonemode={mode} {options}"))).collect();
@@ -239,8 +239,8 @@ fn region_that_is_not_whole_zones_is_rounded_with_a_note() {
     let (jobs, messages) =
         run_zoned("--filename=ram:1M --name=a --rw=write --offset=100k --size=500k");
     assert_eq!(jobs, [[0, 448 << 10]]);
-    let note = "forebay: a: zones of 65536 bytes (--zonesize) round the region: its offset 102400 \
-                up to 131072, and its end 614400 down to 589824\n";
+    let note = "forebay: a: region rounded to whole zones of 65536 bytes (--zonesize): its offset \
+                102400 up to 131072, and its end 614400 down to 589824\n";
     assert!(messages.contains(note), "{messages}");
 }
 

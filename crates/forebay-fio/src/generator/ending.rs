@@ -1,12 +1,12 @@
 //! Ends of streams on zones with write pointers: a stream has transferred all its bytes, or no zone
-//! takes its next I/O.
+//! accepts its next I/O.
 //!
 //! fio ends a job silently in the second case. Here the stream keeps the reason, so that its caller
 //! can print it.
 
 use thiserror::Error;
 
-/// Why no zone takes the next I/O of a stream, although it has bytes left. It may change: other
+/// Why no zone accepts the next I/O of a stream, although it has bytes left. It may change: other
 /// streams write to zones, and close them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum Blocked {
@@ -20,8 +20,8 @@ pub enum Blocked {
     /// Other streams have as many zones open as the file may have, and none is in the region. A
     /// stream at its own limit writes to a zone that it has open.
     #[error(
-        "other jobs or clones have as many zones open as --max_open_zones permits, and none of \
-         them is in its region; raise --max_open_zones"
+        "--max_open_zones is reached, and all open zones are outside the region to write; raise \
+         --max_open_zones"
     )]
     NoOpenZone,
 }
@@ -40,7 +40,7 @@ pub struct EarlyEnd {
 pub(super) enum Stop {
     /// A pass over the region is complete, or all bytes were transferred.
     End,
-    /// No zone takes the I/O now.
+    /// No zone accepts the I/O now.
     Blocked(Blocked),
 }
 

@@ -16,7 +16,7 @@ pub trait Stream: Iterator<Item = Op> {
 
     /// Returns the direction of the next I/O if the caller chooses `direction`: another one if no
     /// I/O in that direction is possible now.
-    fn possible(&self, direction: Direction) -> Direction {
+    fn possible_direction(&self, direction: Direction) -> Direction {
         direction
     }
 

@@ -66,7 +66,7 @@ pub struct Varied {
     walk: Option<Walk>,
     /// The write pointers of the file, if its zones have them.
     zoned: Option<(Limits, Arc<WritePointers>)>,
-    /// Why no zone took the last I/O that was asked for.
+    /// Why no zone accepted the last I/O that was asked for.
     blocked: Option<Blocked>,
     is_mixed: bool,
     /// Whether the stream has no byte limit.
@@ -199,7 +199,7 @@ impl Varied {
         Ok(Op { direction, file: 0, offset: self.region.offset + offset, len })
     }
 
-    /// Returns whether sequential reads of zones that have stopped start again at the first zone.
+    /// Returns whether sequential reads that stopped start again at the first zone.
     fn starts_again(&self, direction: Direction, stop: Stop) -> bool {
         let Some((limits, _)) = &self.zoned else { return false };
         if self.random || direction != Direction::Read || self.last[direction.index()].1 == 0 {
@@ -360,7 +360,7 @@ impl Stream for Varied {
         (self.left_bytes > 0 && self.left_ios > 0).then(|| self.directions.draw())
     }
 
-    fn possible(&self, direction: Direction) -> Direction {
+    fn possible_direction(&self, direction: Direction) -> Direction {
         match direction {
             Direction::Read if self.is_mixed && !self.can_read() => Direction::Write,
             direction => direction,

@@ -35,9 +35,9 @@ pub struct Zoned {
     pub reset_threshold: f64,
     /// `read_beyond_wp`: whether reads may go beyond the write pointer.
     pub read_beyond_wp: bool,
-    /// Whether `io_size` is given as a number of bytes. As in fio, bytes that sequential writes
-    /// skip at the end of a zone do not count as transferred then, and sequential reads start again
-    /// where the data end.
+    /// Whether `io_size` is given in bytes or zones, not as a percentage. As in fio, bytes that
+    /// sequential writes skip at the end of a zone do not count as transferred then, and
+    /// sequential reads start again where the data end.
     pub has_io_bytes: bool,
 }
 
@@ -197,7 +197,7 @@ impl State {
                 // The reads have passed the last zone.
                 None if !limits.random
                     && wanted + 1 >= limits.zones().1
-                    && self.has_all_data(limits, wanted, min) =>
+                    && self.is_full(limits, wanted, min) =>
                 {
                     return Err(Stop::End);
                 }
@@ -228,7 +228,7 @@ impl State {
     }
 
     /// Returns whether a zone, as far as it is in the region, has no room for another `min` bytes.
-    fn has_all_data(&self, limits: &Limits, zone: usize, min: u64) -> bool {
+    fn is_full(&self, limits: &Limits, zone: usize, min: u64) -> bool {
         let (start, range) = self.readable(limits, zone);
         let Region { offset, len } = limits.region;
         let end = (limits.start(zone) + limits.rules.capacity).min(offset + len);
@@ -281,7 +281,7 @@ impl WritePointers {
     /// Returns whether a zone of the region lacks data for a read of `min` bytes.
     pub(super) fn lacks_data(&self, limits: &Limits, min: u32) -> bool {
         let (state, (first, end)) = (self.state(), limits.zones());
-        (first..end).any(|zone| !state.has_all_data(limits, zone, min.into()))
+        (first..end).any(|zone| !state.is_full(limits, zone, min.into()))
     }
 
     /// Closes the zones that this stream has opened. A later write opens them again.

@@ -75,15 +75,16 @@ pub struct Given {
 
 /// The sizes of a job, with zones as bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct RegionSizes {
     pub(super) size: Option<Size>,
     pub(super) io_size: Option<Size>,
     pub(super) offset: Size,
 }
 
 impl Given {
-    /// Returns the sizes, of which some may be numbers of zones. That of the files is stored there.
-    fn sizes(&mut self, name: &str) -> Result<Sizes, UsageError> {
+    /// Converts numbers of zones to bytes. Stores `offset_increment` in `files` and returns the
+    /// other sizes.
+    fn region_sizes(&mut self, name: &str) -> Result<RegionSizes, UsageError> {
         let zones = &self.load.zones;
         let bytes = |option: &str, given: Option<GivenSize>| match given {
             None => Ok(None),
@@ -99,7 +100,7 @@ impl Given {
         let is_given = |size: &Size| *size != Size::Bytes(0);
         let increment = bytes("offset_increment", self.offset_increment)?;
         self.files.offset_increment = increment.filter(is_given);
-        Ok(Sizes {
+        Ok(RegionSizes {
             size: bytes("size", self.size)?,
             // In fio, 0 means that it is not given.
             io_size: bytes("io_size", self.io_size)?.filter(is_given),
@@ -109,10 +110,10 @@ impl Given {
 
     /// Checks options of which a job keeps only the consequences. Returns all warnings, and the
     /// sizes.
-    pub(super) fn check(&mut self, name: &str) -> Result<(Vec<String>, Sizes), UsageError> {
+    pub(super) fn check(&mut self, name: &str) -> Result<(Vec<String>, RegionSizes), UsageError> {
         match self.load.zones.conflict() {
             Some(why) => Err(UsageError::Conflict(format!("{name}: {why}"))),
-            None => Ok((self.warnings(), self.sizes(name)?)),
+            None => Ok((self.warnings(), self.region_sizes(name)?)),
         }
     }
 

@@ -93,7 +93,7 @@ impl Job {
     }
 
     /// Returns the offset and the length of the region that `extent` asks for.
-    fn asked(&self, extent: &Extent, capacity: u64) -> (u64, u64) {
+    fn requested_range(&self, extent: &Extent, capacity: u64) -> (u64, u64) {
         let offset = extent.start(capacity);
         // A percentage seldom hits a block; an offset in bytes is taken as it is.
         let offset = match extent.fixed_start() {
@@ -115,7 +115,7 @@ impl Job {
     ///
     /// As [`Job::region`].
     pub fn region_of(&self, extent: &Extent, capacity: u64) -> Result<Region, RegionError> {
-        let (offset, asked) = self.asked(extent, capacity);
+        let (offset, asked) = self.requested_range(extent, capacity);
         let rest = capacity.saturating_sub(offset);
         // Only whole blocks are used, so only they must fit: direct I/O does not see the odd bytes
         // at the end of a file.
@@ -179,7 +179,7 @@ impl Job {
         region: Region,
     ) -> Option<String> {
         let size = self.zoned().filter(|_| self.rw.has(Direction::Write))?.size;
-        let (offset, len) = self.asked(extent, capacity);
+        let (offset, len) = self.requested_range(extent, capacity);
         let (asked_end, end) = ((offset + len).min(capacity), region.offset + region.len);
         let start = (region.offset != offset)
             .then(|| format!("its offset {offset} up to {}", region.offset));
@@ -187,7 +187,8 @@ impl Job {
         let parts: Vec<_> = start.into_iter().chain(end).collect();
         (!parts.is_empty()).then(|| {
             let parts = parts.join(", and ");
-            format!("{}: zones of {size} bytes (--zonesize) round the region: {parts}", self.name)
+            let name = &self.name;
+            format!("{name}: region rounded to whole zones of {size} bytes (--zonesize): {parts}")
         })
     }
 }

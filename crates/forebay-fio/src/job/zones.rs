@@ -74,7 +74,7 @@ impl ZoneOptions {
     }
 
     /// Returns the rules of zones with write pointers, if there are any. `has_io_bytes` is whether
-    /// `io_size` is a number of bytes.
+    /// `io_size` is given in bytes or zones, not as a percentage.
     pub(super) fn zoned(&self, has_io_bytes: bool) -> Option<Zoned> {
         (self.mode == ZoneMode::Zbd && self.size > 0).then_some(Zoned {
             size: self.size,

@@ -96,7 +96,7 @@ fn reads_of_a_mixed_job_are_possible_again_after_the_last_zone() {
     for block in [2, 4] {
         assert_eq!(next(Direction::Read), Some((Direction::Read, block)));
     }
-    assert_eq!(ops.possible(Direction::Read), Direction::Read);
+    assert_eq!(ops.possible_direction(Direction::Read), Direction::Read);
     assert_eq!(ops.next_as(Direction::Read).map(|op| op.offset / 4096), Some(2));
 }
 
@@ -140,11 +140,11 @@ fn mixed_job_reads_only_where_its_own_region_has_data() {
     for stream in 1..4 {
         let load = of_clone(stream);
         let mut ops = Varied::on(&load, &pointers);
-        assert_eq!(ops.possible(Direction::Read), Direction::Write);
+        assert_eq!(ops.possible_direction(Direction::Read), Direction::Write);
         let op = ops.next_as(Direction::Read).expect("it writes");
         assert_eq!(op.direction, Direction::Write);
         assert!(op.offset >= load.region.offset);
-        assert_eq!(ops.possible(Direction::Read), Direction::Read);
+        assert_eq!(ops.possible_direction(Direction::Read), Direction::Read);
         assert_eq!(ops.next_as(Direction::Read).map(|op| op.direction), Some(Direction::Read));
     }
 }
