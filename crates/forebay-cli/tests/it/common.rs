@@ -80,7 +80,7 @@ pub(crate) fn ios_beside_fio(test: &str, args: &str) -> Option<[Vec<Io>; 2]> {
     Some([log(&theirs), log(&ours)])
 }
 
-/// Runs all sets of arguments as [`ios_beside_fio`] does, beside each other: fio mostly sleeps.
+/// Runs all sets of arguments as [`ios_beside_fio`] does, concurrently: fio mostly sleeps.
 pub(crate) fn all_beside_fio(
     test: &str,
     all: &[String],

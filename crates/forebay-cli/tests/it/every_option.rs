@@ -7,14 +7,14 @@
 //!   shows the effect of the option, and the sum of drawn directions is equal. Other effects of an
 //!   option, such as its lines in a report, are not compared here.
 //! - An option of the whole run is an argument, and has an effect that can be seen from outside
-//!   ([`of_run`]).
+//!   ([`run_options`]).
 //!
 //! The values of options of jobs are the examples of the unit tests. Options that need more than
 //! one section, files or a server have a job file here ([`FILES`]). An option without an example or
 //! a run fails the test.
 
 mod counts;
-mod of_run;
+mod run_options;
 
 use std::fs::{create_dir, write};
 use std::process::{Command, Output};
@@ -30,7 +30,7 @@ use crate::option_examples::EXAMPLES;
 use crate::serve::server::Server;
 
 use self::counts::Counts;
-use self::counts::Difference::{self, Drawn, Odd, Share, Values};
+use self::counts::Difference::{self, Drawn, Share, Unaligned, Values};
 
 /// The job to which examples add their lines.
 const JOB: &str = "[a] filename=x size=64k";
@@ -100,7 +100,7 @@ const OTHER_COUNTS: &[(&str, &[Difference], &str)] = &[
     ("bsrange", &[Drawn("0.read.total_ios", 40..=63)], "the size of each I/O is drawn"),
     ("bssplit", &[Drawn("0.read.total_ios", 75..=96)], "the size of each I/O is drawn"),
     ("bs_unaligned",
-        &[Drawn("0.read.total_ios", 40..=63), Odd("0.read.io_bytes", 63_489..=65_536)],
+        &[Drawn("0.read.total_ios", 40..=63), Unaligned("0.read.io_bytes", 63_489..=65_536)],
         "the size of each I/O is drawn"),
     ("fdatasync",
         &[Values("0.read.short_ios", 5, 0), Values("0.sync.total_ios", 0, 5)],
@@ -265,14 +265,14 @@ enum Case {
     /// An option of a job, in a job file.
     Job(&'static OptionSpec),
     /// An option of the whole run, as an argument.
-    Run(&'static of_run::Row),
+    Run(&'static run_options::Row),
 }
 
 impl Case {
     /// Returns all cases. Those of runs are first, because some last for seconds.
     fn all() -> Vec<Self> {
         let jobs = OPTIONS.iter().filter(|spec| is_of_fio(spec) && !spec.is_of_run());
-        of_run::ROWS.iter().map(Self::Run).chain(jobs.map(Self::Job)).collect()
+        run_options::ROWS.iter().map(Self::Run).chain(jobs.map(Self::Job)).collect()
     }
 
     /// Runs both programs, and returns a description of their difference, if there is one.
@@ -309,7 +309,7 @@ fn every_option_does_what_it_does_in_fio() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // Without the lock, so that the cases run beside each other.
+                    // Without the lock, so that the cases run concurrently.
                     let difference = case.difference();
                     wrong.lock().expect("no panic").extend(difference);
                 }
@@ -338,7 +338,11 @@ fn lists_name_options_of_fio_once_and_files_have_their_option() {
         assert!(lines.any(|line| line.split('=').next() == Some(name)), "{name}: {text}");
     }
     for spec in of_run {
-        assert!(of_run::ROWS.iter().any(|row| row.uses(spec.name)), "no run of --{}", spec.name);
+        assert!(
+            run_options::ROWS.iter().any(|row| row.uses(spec.name)),
+            "no run of --{}",
+            spec.name
+        );
     }
 }
 

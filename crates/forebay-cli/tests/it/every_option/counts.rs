@@ -71,7 +71,7 @@ pub(super) enum Difference {
     /// A drawn field, and its range in both programs.
     Drawn(&'static str, RangeInclusive<u64>),
     /// The same, for bytes that are no multiple of 512.
-    Odd(&'static str, RangeInclusive<u64>),
+    Unaligned(&'static str, RangeInclusive<u64>),
     /// Two fields with an equal sum in both programs, and the range of the first in percent of it.
     Share([&'static str; 2], RangeInclusive<u64>),
 }
@@ -80,7 +80,9 @@ impl Difference {
     /// Returns whether `key` is a field that differs.
     fn has(&self, key: &str) -> bool {
         match self {
-            Self::Values(field, ..) | Self::Drawn(field, _) | Self::Odd(field, _) => *field == key,
+            Self::Values(field, ..) | Self::Drawn(field, _) | Self::Unaligned(field, _) => {
+                *field == key
+            }
             Self::Share(fields, _) => fields.contains(&key),
         }
     }
@@ -93,7 +95,7 @@ impl Difference {
                 all.map(|counts| counts.get(field)) == [*of_fio, *our_own]
             }
             Self::Drawn(field, range) => all.iter().all(|it| range.contains(&it.get(field))),
-            Self::Odd(field, range) => all.iter().all(|counts| {
+            Self::Unaligned(field, range) => all.iter().all(|counts| {
                 let bytes = counts.get(field);
                 range.contains(&bytes) && !bytes.is_multiple_of(512)
             }),

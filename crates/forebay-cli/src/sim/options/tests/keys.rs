@@ -10,7 +10,7 @@ use super::*;
 const SLOW_KYBER: &str = "device=fixed:latency_ns=100000000 scheduler=kyber device_depth=4";
 
 /// A rotational disk, with requests that wait.
-const TURNING_BFQ: &str = "device=hdd scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
+const ROTATIONAL_BFQ: &str = "device=hdd scheduler=bfq device_depth=1 nr_requests=64 max_budget=1";
 
 /// The keys that are honoured, by the settings that they need to have an effect, and a value.
 const HONOURED: &[(&str, &str, &str)] = &[
@@ -37,8 +37,8 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("slice_idle_us", "device=hdd scheduler=bfq", "0"),
     ("max_budget", "device=hdd scheduler=bfq", "1"),
     ("timeout_sync", "device=hdd scheduler=bfq", "0"),
-    ("fifo_expire_sync", TURNING_BFQ, "0"),
-    ("fifo_expire_async", TURNING_BFQ, "0"),
+    ("fifo_expire_sync", ROTATIONAL_BFQ, "0"),
+    ("fifo_expire_async", ROTATIONAL_BFQ, "0"),
     ("weight_by", "queue_depth=1", "ios"),
     ("cost_read_io_ns", "queue_depth=1", "1000000"),
     ("cost_read_byte_ps", "queue_depth=1", "1000000"),

@@ -1,8 +1,8 @@
 //! Options of the whole run, and the effect of each that must be seen in both programs.
 //!
 //! Each row runs both programs, and checks one effect in both ([`Effect`]). If a program ignored an
-//! option, a row of the option would fail. Further rows show another value, or that a job is
-//! accepted which other jobs or options make the programs refuse.
+//! option, a row of the option would fail. Further rows test another value, or a job that must be
+//! accepted.
 
 use std::fs::{read, read_dir, read_to_string};
 use std::ops::RangeInclusive;
@@ -35,9 +35,9 @@ enum Effect {
     /// They print one terse line of this version, with fields of equal forms, alone or within the
     /// normal report. The field `name_at` is the name of the job.
     Terse { version: &'static str, name_at: usize, is_alone: bool },
-    /// They print at least so many terse lines of the job `a`, with growing runtimes.
+    /// They print at least this many terse lines of the job `a`, with growing runtimes.
     Repeated(usize),
-    /// They print progress of the job on so many lines.
+    /// They print progress of the job on this many lines.
     Progress(RangeInclusive<usize>),
     /// They succeed, print exactly nothing (an empty list) or all of these words, and run nothing.
     Text(&'static [&'static str]),
