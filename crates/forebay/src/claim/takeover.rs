@@ -139,7 +139,7 @@ struct State {
     /// then other programs may write, and be killed.
     is_clear: bool,
     /// A thread is reporting the wait, without the lock.
-    is_reported: bool,
+    is_reporting: bool,
 }
 
 impl Writers {
@@ -162,14 +162,14 @@ impl Writers {
     ) -> io::Result<bool> {
         let since = Instant::now();
         let mut state = self.lock();
-        let is_silent = state.is_clear || state.is_reported || patience.is_zero();
+        let is_silent = state.is_clear || state.is_reporting || patience.is_zero();
         if !is_silent && is_held(file)? {
-            state.is_reported = true;
+            state.is_reporting = true;
             drop(state);
             // A subscriber of the event may open the same file in this thread.
             report();
             state = self.lock();
-            state.is_reported = false;
+            state.is_reporting = false;
         }
         state.is_clear = state.is_clear || wait(file, since, patience)?;
         state.nr += u32::from(state.is_clear);
