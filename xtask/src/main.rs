@@ -108,8 +108,7 @@ cargo xtask <command>
   capi PREFIX          installs the library for C below a directory (cargo-c)
   package deb|static|container [--fast]
                        builds a package and tries it in a separate root directory
-  package              the same for the Debian package, or the static one and the container, as
-                       part of ci: the commit selects the part
+  package              as part of ci: deb, or static and container, selected by the commit
   long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list
   long aio [MINUTES [SEED]]
                        programs on the system's libaio and on forebay-aio, several at once
