@@ -89,7 +89,7 @@ const HDD: &str = "hdd:seek_ns=1000000,stroke_ns=13500000,turn_ns=8333333,nr_sor
 
 const VIRTUAL: [Virtual; 10] = [
     Virtual {
-        title: "A disk that turns, without NCQ: 32 random 4k reads in flight, over the whole disk. \
+        title: "A rotational disk without NCQ: 32 random 4k reads in flight, over the whole disk. \
                 Aim: 1.5 times",
         device: HDD,
         text: "[reads]\nrw=randread\nbs=4k\niodepth=32\nruntime=60\ntime_based\n",

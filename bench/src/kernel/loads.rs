@@ -67,7 +67,7 @@ const DEADLINE: Row =
 
 const LOADS: [Load; 5] = [
     Load {
-        title: "A disk that turns, without NCQ: 32 random 4k reads in flight",
+        title: "A rotational disk without NCQ: 32 random 4k reads in flight",
         device: HDD,
         jobs: "[reads]\nrw=randread\nbs=4k\niodepth=32\n",
         lines: NO_LINES,
