@@ -39,7 +39,7 @@ const KIB_256: u32 = 512;
 pub static ALL: [Preset; 5] = [
     Preset {
         name: "hdd",
-        summary: "a disk of 4 TB that turns: 120 random reads of 1 MiB per second",
+        summary: "a rotational disk of 4 TB: 120 random reads of 1 MiB per second",
         capacity_bytes: 4_000_000_000_000,
         rotational: true,
         max_sectors: KIB_256,
