@@ -1,10 +1,11 @@
 //! State that the hardware contexts of a disk share, and state that all disks on one file share.
 
 use crate::durability::Durability;
-use crate::hctx::failures::{DeviceFailures, report_loss};
+use crate::hctx::failures::{DeviceFailures, Receiver, report_loss};
 use crate::retry::{Counts, Retries};
 use crate::status::BlockStatus;
 use alloc::sync::Arc;
+use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The state that all disks on one file or device share: durable points and running retries.
@@ -52,8 +53,7 @@ pub struct DeviceState {
     pub(super) retries: Arc<Retries>,
     pub(super) durability: Arc<Durability>,
     counts: Counts,
-    /// Receives failures.
-    failures: Option<Arc<dyn DeviceFailures>>,
+    failures: Option<Receiver>,
 }
 
 impl DeviceState {
@@ -73,7 +73,7 @@ impl DeviceState {
 
     /// Sets the receiver of failures.
     pub fn set_failures(&mut self, failures: Arc<dyn DeviceFailures>) {
-        self.failures = Some(failures);
+        self.failures = Some(Receiver(AssertUnwindSafe(failures)));
     }
 
     /// Returns the durable points and losses.
@@ -125,7 +125,7 @@ impl DeviceState {
         let order = Ordering::Relaxed;
         let is_first = self.failed.compare_exchange(WORKS, reason, order, order).is_ok();
         if is_first && let Some(failures) = &self.failures {
-            failures.gone(reason == GIVEN_UP);
+            failures.0.gone(reason == GIVEN_UP);
         }
         is_first
     }

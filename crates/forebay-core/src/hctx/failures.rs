@@ -4,6 +4,7 @@ use crate::durability::{Durability, LostWrites};
 use crate::status::BlockStatus;
 use alloc::sync::Arc;
 use core::fmt::Debug;
+use core::panic::AssertUnwindSafe;
 
 /// Receiver of the failures of a device. Most calls are made within a turn, so it must not wait.
 pub trait DeviceFailures: Debug + Send + Sync {
@@ -22,11 +23,16 @@ pub trait DeviceFailures: Debug + Send + Sync {
     fn lost(&self, lost: LostWrites, status: Option<BlockStatus>);
 }
 
+/// The receiver of the failures of a disk. Its calls come after the change that they report, so a
+/// panic of it leaves the state as it is: types that contain it stay `UnwindSafe`.
+#[derive(Debug)]
+pub(super) struct Receiver(pub(super) AssertUnwindSafe<Arc<dyn DeviceFailures>>);
+
 /// Calls `note`, which may record a loss, and reports it if it is the first one that is not
 /// acknowledged.
 #[cold]
 pub(super) fn report_loss<T>(
-    to: Option<&Arc<dyn DeviceFailures>>,
+    to: Option<&Receiver>,
     durability: &Durability,
     status: Option<BlockStatus>,
     note: impl FnOnce() -> T,
@@ -35,7 +41,7 @@ pub(super) fn report_loss<T>(
     let is_first = durability.lost().is_none();
     let noted = note();
     if is_first && let Some(lost) = durability.lost() {
-        to.lost(lost, status);
+        to.0.lost(lost, status);
     }
     noted
 }
