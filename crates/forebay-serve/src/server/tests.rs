@@ -134,7 +134,7 @@ fn disk_has_a_hardware_context_for_each_thread_and_a_shared_one() {
     };
     assert_eq!(nr(weighted("ram:1M")), 1);
     let refused = Server::open(weighted("ram:1M?nr_hw_queues=2")).unwrap_err().to_string();
-    assert!(refused.ends_with("and the disk has 2: use nr_hw_queues=1"), "{refused}");
+    assert!(refused.ends_with("and the disk has 2; open it with nr_hw_queues=1"), "{refused}");
 }
 
 /// A ring waits until its disk has room for all ranges of a discard at once.

@@ -201,7 +201,7 @@ fn weights_of_clients_are_refused_on_a_disk_with_several_contexts() {
     let (disk, tenant) = tenant("ram:1M?nr_hw_queues=2");
     let change = [("client_weight".to_owned(), Some("7".to_owned()))];
     let error = tenant.change_limits(&change).expect_err("no weights").to_string();
-    assert!(error.contains("use nr_hw_queues=1"), "{error}");
+    assert!(error.contains("open it with nr_hw_queues=1"), "{error}");
     assert_eq!((tenant.limits(), origin(&tenant)), (ExportLimits::default(), Origin::NONE));
     assert!(disk.owners().is_empty(), "nothing is changed");
     // Limits need no weight.
