@@ -18,7 +18,7 @@ pub enum Blocked {
     )]
     NoData,
     /// Other streams have as many zones open as the file may have, and none is in the region. A
-    /// stream at its own limit writes to a zone that it has open.
+    /// stream at its own limit writes to any open zone of its region, as in fio.
     #[error(
         "other jobs or clones have as many zones open as --max_open_zones permits, and none of \
          them is in its region; raise --max_open_zones"
