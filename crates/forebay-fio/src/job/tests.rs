@@ -134,6 +134,38 @@ fn sizes_may_be_numbers_of_zones() {
 }
 
 #[test]
+fn reads_of_zones_warn_unless_a_job_writes_to_zones_of_the_same_file() {
+    let warns = |args: &str| -> Result<Vec<bool>, String> {
+        let args = format!("--zonemode=zbd --zonesize=64k --filename=ram:1M {args}");
+        match crate::cmdline::parse(args.split(' ').map(Into::into)) {
+            Ok(crate::cmdline::Parsed::Run(command)) => {
+                let of_zones = |text: &String| text.starts_with("emulated zones are empty");
+                let has_one = |job: &Job| job.warnings.iter().any(of_zones);
+                Ok(command.jobs.iter().map(has_one).collect())
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(errors) => Err(errors.to_string()),
+        }
+    };
+    let writes_first = "--name=w --rw=write --name=r --stonewall --rw=read";
+    for (args, expected) in [
+        ("--name=r --rw=read", &[true][..]),
+        ("--name=r --rw=randread --read_beyond_wp=1", &[false]),
+        ("--name=m --rw=rw", &[false]),
+        (writes_first, &[false, false]),
+        ("--name=w --rw=rw --name=r --rw=read", &[false, false]),
+        ("--name=r --rw=read --name=s --rw=read", &[true, true]),
+        ("--name=w --rw=write --name=r --rw=read --filename=ram:2M", &[false, true]),
+        ("--name=w --rw=write --zonemode=none --name=r --rw=read --zonemode=zbd", &[false, true]),
+    ] {
+        assert_eq!(warns(args).as_deref(), Ok(expected), "{args}");
+    }
+    assert!(warns(&format!("--warnings-fatal {writes_first}")).is_ok());
+    let error = warns("--warnings-fatal --name=r --rw=read").expect_err("a warning");
+    assert!(error.starts_with("r: emulated zones are empty"), "{error}");
+}
+
+#[test]
 fn percentage_of_io_size_counts_skipped_bytes() {
     let has_io_bytes = |args: &str| {
         let job = parsed(&format!("--rw=write --zonemode=zbd --zonesize=64k {args}"));
