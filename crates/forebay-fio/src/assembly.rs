@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::errors::{Collected, CommandError, CommandErrors, UsageError};
 use crate::generator::{Direction, Mix, Pattern};
-use crate::job::{Engine, Given, Job, JobList, RunOptions, TerseVersion, number_groups};
+use crate::job::{
+    Engine, Given, Job, JobList, RunOptions, TerseVersion, number_groups, warn_of_empty_zones,
+};
 use crate::options::values::is_foreign_engine;
 use crate::options::{Found, Kind, known};
 use crate::origin::{Origin, Source};
@@ -267,6 +269,7 @@ impl Assembly {
             }));
         }
         number_groups(&mut self.jobs);
+        warn_of_empty_zones(&mut self.jobs);
         check_waits(&self.jobs)?;
         if self.run.readonly {
             check_read_only(&self.jobs)?;

@@ -48,6 +48,7 @@ pub use self::on_error::OnError;
 pub use self::region::RegionError;
 pub use self::replay::ReplayOptions;
 pub use self::run_options::{Eta, RunOptions};
+pub(crate) use self::zones::warn_of_empty_zones;
 pub use self::zones::{ZoneMode, ZoneOptions, ZoneSkip};
 
 /// A complete job.

@@ -61,6 +61,9 @@ fn note(job: &Job, why: Blocked, nr: u32, sum: Unfinished) -> String {
     };
     let left = match sum.time {
         Duration::ZERO => format!("{} bytes", sum.bytes),
+        time if time < Duration::from_secs(1) => {
+            format!("{} ms of the time", time.as_micros().div_ceil(1000))
+        }
         time => format!("{:.1} s of the time", time.as_secs_f64()),
     };
     format!("{}: {clones}ended early, with {left} left: {why}", job.name)
@@ -91,5 +94,11 @@ mod tests {
         sum.add(&Unfinished::after(None, end(None), Duration::from_millis(1500)));
         let text = note(&job(""), sum.why, 1, sum);
         assert!(text.starts_with("a: ended early, with 1.8 s of the time left: "), "{text}");
+        for (micros, left) in [(30_000, "30 ms"), (1, "1 ms"), (999_999, "1000 ms")] {
+            let sum = Unfinished::after(None, end(None), Duration::from_micros(micros));
+            let text = note(&job(""), sum.why, 1, sum);
+            let start = format!("a: ended early, with {left} of the time left: ");
+            assert!(text.starts_with(&start), "{text}");
+        }
     }
 }

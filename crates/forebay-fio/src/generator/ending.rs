@@ -18,7 +18,7 @@ pub enum Blocked {
     )]
     NoData,
     /// Other streams have as many zones open as the file may have, and none is in the region. A
-    /// stream at its own limit writes to a zone that it has open.
+    /// stream at its own limit writes to any open zone of its region, as in fio.
     #[error(
         "--max_open_zones is reached, and all open zones are outside the region to write; raise \
          --max_open_zones"

@@ -119,6 +119,7 @@ impl Varied {
             rules,
             region: workload.region,
             random: workload.pattern.random,
+            backward: is_backward(workload, &variety),
             stream: workload.stream,
         };
         Self {
@@ -207,7 +208,8 @@ impl Varied {
         }
         let is_repeated = self.is_endless || limits.rules.has_io_bytes;
         match stop {
-            Stop::End => is_repeated || self.is_mixed,
+            // As without zones, I/O with a step has passes as long as bytes are left.
+            Stop::End => is_repeated || self.is_mixed || self.variety.step != 0,
             // Writes of the same job bring more data.
             Stop::Blocked(_) => is_repeated && !self.is_mixed,
         }
@@ -227,9 +229,11 @@ impl Varied {
     fn can_read(&self) -> bool {
         let Some((limits, pointers)) = &self.zoned else { return true };
         let (at, region) = (Direction::Read.index(), self.region);
-        let (min, end) = (self.smallest(at), self.last[at].1);
-        let starts_again = self.random || end + u64::from(min) > region.len;
-        pointers.can_read(limits, region.offset + if starts_again { 0 } else { end }, min)
+        let min = self.smallest(at);
+        let offset =
+            if self.random { 0 } else { self.next_offset(self.last[at], self.variety.step) };
+        let starts_again = offset.saturating_add(min.into()) > region.len;
+        pointers.can_read(limits, region.offset + if starts_again { 0 } else { offset }, min)
     }
 
     /// Returns whether bytes are left because zones lack data, and not because no block fits at
@@ -304,19 +308,22 @@ impl Varied {
     }
 
     /// Returns the offset after an I/O with this start and end, with `skip` bytes between the two.
-    /// I/O that goes backwards continues at the end of the region when it passes the start.
+    /// I/O that goes backwards continues at the end of its zone, or of the region, when it passes
+    /// the start.
     fn next_offset(&self, (start, end): (u64, u64), skip: i64) -> u64 {
-        let last = self.region.len.saturating_add_signed(skip.min(0));
+        let (begin, range) = self.zone();
+        let last = (begin + range).saturating_add_signed(skip.min(0)).max(begin);
         if end == start {
-            // No I/O precedes it, so nothing is left out. As in fio, I/O that goes backwards begins
-            // at the end of a region that is not at the start of the file.
+            // No I/O precedes it, so nothing is left out. I/O that goes backwards begins at the end
+            // of a region that is not at the start of the file: fio does so only if the offset is
+            // larger than the length of the region.
             let is_at_end = skip < 0 && end == 0 && self.region.offset > 0 && self.walk.is_none();
             return if is_at_end { last } else { end };
         }
         match end.checked_add_signed(skip) {
-            Some(offset) => offset,
-            None if skip < 0 => last,
-            None => u64::MAX,
+            Some(offset) if skip >= 0 || offset >= begin => offset,
+            _ if skip < 0 => last,
+            _ => u64::MAX,
         }
     }
 
@@ -346,6 +353,12 @@ impl Varied {
     }
 }
 
+/// Returns whether each sequential read of the smallest size begins before the last one.
+fn is_backward(workload: &Workload, variety: &Variety) -> bool {
+    let smallest = i64::from(variety.sizes[Direction::Read.index()].min());
+    !workload.pattern.random && variety.step < -smallest
+}
+
 impl Iterator for Varied {
     type Item = Op;
 
@@ -373,7 +386,7 @@ impl Stream for Varied {
         }
         let next = match self.try_next(direction) {
             // A mixed job writes if it can read nothing.
-            Err(Stop::Blocked(_)) if self.is_mixed && direction == Direction::Read => {
+            Err(_) if self.is_mixed && direction == Direction::Read && self.left_bytes > 0 => {
                 self.try_next(Direction::Write)
             }
             next => next,

@@ -66,6 +66,8 @@ pub(super) struct Limits {
     pub(super) region: Region,
     /// Whether offsets are random.
     pub(super) random: bool,
+    /// Whether sequential reads go backwards.
+    pub(super) backward: bool,
     /// The number of the stream.
     pub(super) stream: u64,
 }
@@ -195,7 +197,7 @@ impl State {
             zone = match self.with_data(limits, wanted, min) {
                 Some(zone) => zone,
                 // The reads have passed the last zone.
-                None if !limits.random
+                None if !(limits.random || limits.backward)
                     && wanted + 1 >= limits.zones().1
                     && self.is_full(limits, wanted, min) =>
                 {
@@ -204,7 +206,9 @@ impl State {
                 None => return Err(Blocked::NoData.into()),
             };
             (start, range) = self.readable(limits, zone);
-            if !limits.random {
+            if limits.backward {
+                offset = start + (range / min - 1) * min;
+            } else if !limits.random {
                 offset = start;
             }
         }
@@ -227,19 +231,24 @@ impl State {
         (start, end.saturating_sub(start))
     }
 
-    /// Returns whether a zone, as far as it is in the region, has no room for another `min` bytes.
+    /// Returns whether a zone has as many blocks of `min` bytes as it has room for in the region.
     fn is_full(&self, limits: &Limits, zone: usize, min: u64) -> bool {
         let (start, range) = self.readable(limits, zone);
         let Region { offset, len } = limits.region;
         let end = (limits.start(zone) + limits.rules.capacity).min(offset + len);
-        end.saturating_sub(start + range) < min
+        range / min >= end.saturating_sub(start) / min
     }
 
-    /// Returns the next zone that has `min` bytes; for random reads, the nearest one.
+    /// Returns the next zone that has `min` bytes; for random reads, the nearest one. Reads that go
+    /// backwards may continue in the same zone. As without zones, the last zone of the region
+    /// follows the first one.
     fn with_data(&self, limits: &Limits, zone: usize, min: u64) -> Option<usize> {
         let (first, end) = limits.zones();
         let has_data =
             |&at: &usize| (first..end).contains(&at) && self.readable(limits, at).1 >= min;
+        if limits.backward {
+            return (first..=zone).rev().chain((zone + 1..end).rev()).find(has_data);
+        }
         let before = |step| zone.checked_sub(step).filter(|_| limits.random);
         (1..=end - first)
             .find_map(|step| Some(zone + step).filter(has_data).or(before(step).filter(has_data)))

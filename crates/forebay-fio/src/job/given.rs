@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::errors::UsageError;
-use crate::generator::{Direction, Mix, Pattern};
+use crate::generator::Pattern;
 use crate::job::{Checks, Control, Engine, FileOptions, Load, Placement, Remote, ReplayOptions};
 use crate::logs::LogOptions;
 use crate::measures::Measures;
@@ -125,8 +125,6 @@ impl Given {
         warnings.extend(self.files.warnings(self.filename.as_deref()));
         warnings.extend(self.ioengine.and_then(Engine::note));
         warnings.extend(self.load.zones.warnings());
-        let reads_only = self.rw.is_none_or(|rw| rw.mix == Mix::Only(Direction::Read));
-        warnings.extend(self.load.zones.warning_of_reads().filter(|_| reads_only));
         warnings.extend(self.checks.data.warnings(self.verify == Some(true)));
         let control = &self.control;
         let without_flow =

@@ -41,16 +41,18 @@ pub enum RegionError {
     },
     /// The region has no whole zone.
     #[error(
-        "{job}: {len} bytes contain no whole zone of {size} bytes (--zonesize); lower --zonesize, \
-         or raise --size"
+        "{job}: the region from {offset} to {end} contains no whole zone of {size} bytes \
+         (--zonesize); lower --zonesize, or change --offset or --size"
     )]
     NoZone {
         /// The job's name.
         job: String,
         /// The size of a zone, bytes.
         size: u64,
-        /// The length of the device or of the region, bytes.
-        len: u64,
+        /// Start of the region, bytes.
+        offset: u64,
+        /// Its end, bytes.
+        end: u64,
     },
     /// The region ends in a zone with too high a number.
     #[error(
@@ -157,8 +159,9 @@ impl Job {
         if (offset + len).div_ceil(size) > MAX {
             return Err(RegionError::ManyZones { job: job(), size, len: offset + len, max: MAX });
         }
+        let no_zone = || RegionError::NoZone { job: job(), size, offset, end: offset + len };
         if capacity < size {
-            return Err(RegionError::NoZone { job: job(), size, len: capacity });
+            return Err(no_zone());
         }
         if !self.rw.has(Direction::Write) {
             return Ok(Region { offset, len: len - len % u64::from(self.bs) });
@@ -166,7 +169,7 @@ impl Job {
         let (start, end) = (offset.next_multiple_of(size), (offset + len) / size * size);
         match end > start {
             true => Ok(Region { offset: start, len: end - start }),
-            false => Err(RegionError::NoZone { job: job(), size, len }),
+            false => Err(no_zone()),
         }
     }
 

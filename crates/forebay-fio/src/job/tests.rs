@@ -101,7 +101,12 @@ fn writes_to_zones_use_whole_zones_of_a_bounded_number() {
     };
     assert_eq!(region("write", 200_000), Ok(Region { offset: 65_536, len: 131_072 }));
     assert_eq!(region("read", 200_000), Ok(Region { offset: 4096, len: 192_512 }));
-    assert!(region("write", 100_000).is_err_and(|error| error.contains("no whole zone of 65536")));
+    for capacity in [100_000, 60_000] {
+        let error = region("write", capacity).expect_err("an error");
+        let region = format!("j: the region from 4096 to {capacity}");
+        let text = format!("{region} contains no whole zone of 65536 bytes");
+        assert!(error.starts_with(&text), "{error}");
+    }
     assert!(region("read", 1 << 60).is_err_and(|error| error.contains("at most 16777216")));
 }
 
@@ -131,6 +136,38 @@ fn sizes_may_be_numbers_of_zones() {
         }
     }
     assert!(parsed("--zonemode=zbd --zonesize=64k --size=4y").is_err());
+}
+
+#[test]
+fn reads_of_zones_warn_unless_a_job_writes_to_zones_of_the_same_file() {
+    let warns = |args: &str| -> Result<Vec<bool>, String> {
+        let args = format!("--zonemode=zbd --zonesize=64k --filename=ram:1M {args}");
+        match crate::cmdline::parse(args.split(' ').map(Into::into)) {
+            Ok(crate::cmdline::Parsed::Run(command)) => {
+                let of_zones = |text: &String| text.starts_with("emulated zones are empty");
+                let has_one = |job: &Job| job.warnings.iter().any(of_zones);
+                Ok(command.jobs.iter().map(has_one).collect())
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(errors) => Err(errors.to_string()),
+        }
+    };
+    let writes_first = "--name=w --rw=write --name=r --stonewall --rw=read";
+    for (args, expected) in [
+        ("--name=r --rw=read", &[true][..]),
+        ("--name=r --rw=randread --read_beyond_wp=1", &[false]),
+        ("--name=m --rw=rw", &[false]),
+        (writes_first, &[false, false]),
+        ("--name=w --rw=rw --name=r --rw=read", &[false, false]),
+        ("--name=r --rw=read --name=s --rw=read", &[true, true]),
+        ("--name=w --rw=write --name=r --rw=read --filename=ram:2M", &[false, true]),
+        ("--name=w --rw=write --zonemode=none --name=r --rw=read --zonemode=zbd", &[false, true]),
+    ] {
+        assert_eq!(warns(args).as_deref(), Ok(expected), "{args}");
+    }
+    assert!(warns(&format!("--warnings-fatal {writes_first}")).is_ok());
+    let error = warns("--warnings-fatal --name=r --rw=read").expect_err("a warning");
+    assert!(error.starts_with("r: emulated zones are empty"), "{error}");
 }
 
 #[test]

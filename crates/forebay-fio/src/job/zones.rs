@@ -5,6 +5,8 @@
 
 use crate::generator::strided::Strided;
 use crate::generator::zoned::Zoned;
+use crate::generator::{Direction, Mix};
+use crate::job::Job;
 
 /// The bytes between two zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,15 +117,6 @@ impl ZoneOptions {
         }
     }
 
-    /// Returns a warning for jobs that only read.
-    pub(super) fn warning_of_reads(&self) -> Option<String> {
-        (self.mode == ZoneMode::Zbd && !self.read_beyond_wp).then(|| {
-            "emulated zones are empty until a job of this run writes to them, and reads stop at \
-             the write pointers; use --read_beyond_wp=1 to read everything"
-                .to_owned()
-        })
-    }
-
     /// Returns warnings about options that have no effect.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         use ZoneMode::{Strided, Zbd};
@@ -152,4 +145,35 @@ impl ZoneOptions {
             .then(|| "--zone_reset_threshold has no effect without --zone_reset_frequency".into());
         void.map(text).chain(idle)
     }
+}
+
+/// Adds a warning to each job that only reads zones with write pointers, if no job writes to the
+/// zones of its file.
+pub(crate) fn warn_of_empty_zones(jobs: &mut [Job]) {
+    let are_empty: Vec<bool> = jobs.iter().map(|job| reads_empty_zones(job, jobs)).collect();
+    for (job, _) in jobs.iter_mut().zip(are_empty).filter(|(_, are_empty)| *are_empty) {
+        job.warnings.push(
+            "emulated zones are empty until a job of this run writes to them, and reads stop at \
+             the write pointers; use --read_beyond_wp=1 to read everything"
+                .to_owned(),
+        );
+    }
+}
+
+fn reads_empty_zones(job: &Job, jobs: &[Job]) -> bool {
+    let writes = |other: &Job| other.rw.has(Direction::Write) && other.zoned().is_some();
+    job.rw.mix == Mix::Only(Direction::Read)
+        && job.zoned().is_some_and(|rules| !rules.read_beyond_wp)
+        && !jobs.iter().any(|other| writes(other) && has_same_file(job, other))
+}
+
+/// Returns whether two jobs name the same file or disk. Other names of the same file are not
+/// recognized.
+fn has_same_file(job: &Job, other: &Job) -> bool {
+    let has_same_name = match (&job.filename, &other.filename) {
+        (None, None) if job.remote != Box::default() => true,
+        (None, None) => job.default_filenames(0) == other.default_filenames(0),
+        (ours, theirs) => ours == theirs,
+    };
+    has_same_name && job.remote == other.remote && job.directory(0) == other.directory(0)
 }

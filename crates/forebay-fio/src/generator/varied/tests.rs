@@ -184,6 +184,22 @@ fn last_zone_ends_with_the_file() {
 }
 
 #[test]
+fn backward_io_in_zones_continues_at_the_end_of_its_zone() {
+    let blocks = |range: u64, step: i64, nr| {
+        let zones = Some(Strided { size: 2048, range: range * 512, skip: 2048 });
+        let variety = Variety { zones, step: step * 512, ..variety(SizeRule::Fixed(512)) };
+        let workload = Workload { io_size: None, ..workload("write", 22 * 512, variety) };
+        let ops = Varied::new(&workload).take(nr);
+        ops.map(|op| (op.offset - 8192) / 512).collect::<Vec<_>>()
+    };
+    // Zones begin at the blocks 0, 8 and 16.
+    assert_eq!(blocks(4, -2, 12), [0, 2, 1, 0, 8, 10, 9, 8, 16, 18, 17, 16]);
+    assert_eq!(blocks(4, -9, 8), [0, 0, 0, 0, 8, 8, 8, 8], "longer than a zone");
+    // Zones of eight blocks at 0 and 12; the next one would be past the end.
+    assert_eq!(blocks(8, -2, 9), [0, 6, 5, 4, 12, 18, 17, 16, 0]);
+}
+
+#[test]
 fn small_range_is_visited_several_times() {
     let blocks = zone_blocks("randread", 64, [8, 4, 12], 24);
     for (zone, visits) in blocks.chunks(8).enumerate() {

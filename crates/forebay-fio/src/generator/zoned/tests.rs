@@ -14,7 +14,7 @@ pub(in crate::generator) const RULES: Zoned = Zoned {
 };
 
 fn limits(rules: Zoned, random: bool, stream: u64) -> Limits {
-    Limits { rules, region: Region { offset: 0, len: 64 }, random, stream }
+    Limits { rules, region: Region { offset: 0, len: 64 }, random, backward: false, stream }
 }
 
 #[test]
@@ -148,4 +148,30 @@ fn sequential_reads_have_passed_a_last_zone_that_is_full() {
     assert_eq!(read(56), Err(Stop::Blocked(Blocked::NoData)), "more may be written");
     assert_eq!(write(56, 4), Ok((56, 4)));
     assert_eq!((read(56), read(60)), (Ok((56, 4)), Err(Stop::End)));
+}
+
+#[test]
+fn last_zone_whose_rest_is_smaller_than_a_read_can_still_be_read() {
+    let limits = limits(RULES, false, 0);
+    let zones = WritePointers::default();
+    let write = |len| zones.place(&limits, Direction::Write, (48, len), 4);
+    let read = || zones.place(&limits, Direction::Read, (48, 16), 16);
+    assert_eq!((write(12), read()), (Ok((48, 12)), Err(Stop::Blocked(Blocked::NoData))));
+    assert!(zones.lacks_data(&Limits { region: Region { offset: 48, len: 16 }, ..limits }, 16));
+    assert_eq!((write(4), read()), (Ok((60, 4)), Ok((48, 16))));
+}
+
+#[test]
+fn reads_that_go_backwards_continue_at_the_last_block_of_the_zone_before() {
+    let rules = Zoned { capacity: 12, ..RULES };
+    let zones = WritePointers::default();
+    let backward = Limits { backward: true, ..limits(rules, false, 0) };
+    let write = |offset, len| zones.place(&backward, Direction::Write, (offset, len), 4);
+    let read = |offset| zones.place(&backward, Direction::Read, (offset, 4), 4);
+    assert_eq!(read(60), Err(Stop::Blocked(Blocked::NoData)));
+    assert_eq!([write(16, 8), write(48, 12)], [Ok((16, 8)), Ok((48, 12))]);
+    assert_eq!(read(60), Ok((56, 4)), "the zone itself, behind its capacity");
+    assert_eq!([read(52), read(48)], [Ok((52, 4)), Ok((48, 4))]);
+    assert_eq!(read(44), Ok((20, 4)), "the zone before");
+    assert_eq!(read(8), Ok((56, 4)), "the last zone follows the first one");
 }

@@ -168,3 +168,65 @@ fn write_that_may_open_no_zone_ends_the_stream_with_a_reason() {
     assert!(second.next().is_some(), "the first stream has ended");
     assert_eq!(second.early_end(), None);
 }
+
+/// Returns a workload with a step of this many blocks.
+fn with_step(mut load: Workload, blocks: i64) -> Workload {
+    load.variety.as_mut().expect("a variety").step = blocks * 4096;
+    load
+}
+
+#[test]
+fn mixed_job_with_large_reads_or_a_negative_step_transfers_all_its_bytes() {
+    let small = Zoned { size: 16 * 4096, capacity: 12 * 4096, ..ZONES };
+    let whole = Zoned { capacity: small.size, ..small };
+    for (nr, rules, sizes, step) in [(16, whole, [16, 1], 0), (240, small, [1, 1], -2)] {
+        let load = with_step(zoned("rw", nr, rules, sizes), step);
+        for io_size in [load.io_size, None] {
+            let (ops, end) = run(&Workload { io_size, ..load.clone() }, &Arc::default());
+            let text = format!("{sizes:?}, step {step}, {io_size:?}: {} I/Os", ops.len());
+            assert_eq!(end, None, "{text}");
+            let bytes: u64 = ops.iter().map(|op| u64::from(op.len)).sum();
+            assert!(io_size.map_or(ops.len() == 1000, |all| bytes >= all), "{text}");
+            let has_reads = ops.iter().any(|op| op.direction == Direction::Read);
+            assert!(has_reads || io_size.is_some(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn read_of_a_zone_that_lacks_a_part_of_a_block_ends_early() {
+    let rules = Zoned { size: 16 * 4096, capacity: 16 * 4096, ..ZONES };
+    let pointers = Arc::default();
+    let writes = zoned("write", 48, rules, [1, 1]);
+    let writes = Workload { io_size: Some(47 * 4096), ..writes };
+    assert_eq!(run(&writes, &pointers).0.len(), 47);
+    let (ops, end) = run(&zoned("read", 48, rules, [16, 1]), &pointers);
+    assert_eq!(ops.len(), 2);
+    assert_eq!(end, Some(EarlyEnd { why: Blocked::NoData, left_bytes: Some(16 * 4096) }));
+}
+
+#[test]
+fn reads_with_a_step_transfer_all_their_bytes_below_the_capacity() {
+    let rules = Zoned { size: 16 * 4096, capacity: 12 * 4096, ..ZONES };
+    let pointers = Arc::default();
+    run(&zoned("write", 256, rules, [1, 1]), &pointers);
+    for step in [-2, -20, 2, 5] {
+        for offset in [0, rules.size] {
+            let mut load = with_step(zoned("read", 256, rules, [1, 1]), step);
+            // Reads of the first zone of the file find no data.
+            load.region.offset = offset;
+            let (ops, end) = run(&load, &pointers);
+            assert_eq!((ops.len(), end), (256, None), "step {step}, offset {offset}");
+            let is_written = |op: &Op| op.offset >= rules.size && op.offset / 4096 % 16 < 12;
+            assert!(ops.iter().all(is_written), "step {step}: {ops:?}");
+            if step == -2 && offset > 0 {
+                // From block 254 of the region on, which is behind the capacity of the last zone.
+                let first: Vec<_> = ops[..13].iter().map(|op| op.offset / 4096 - 16).collect();
+                assert_eq!(
+                    first,
+                    [251, 250, 249, 248, 247, 246, 245, 244, 243, 242, 241, 240, 235]
+                );
+            }
+        }
+    }
+}
