@@ -70,9 +70,11 @@ const STEPS: &[Step] = &[
 ];
 
 /// Runs the tests of all crates. Includes the doc tests: cargo runs them unless targets are
-/// selected. The soak tests, which take 3 seconds by default, run for longer.
+/// selected. The soak tests, which take 3 seconds by default, run for longer. A failing test does
+/// not keep later crates from running, so that one run shows every failure.
 pub(crate) fn tests() -> Outcome {
-    let line = Line::cargo("test --workspace").variable("FOREBAY_SOAK_SECONDS", "10");
+    let line =
+        Line::cargo("test --workspace --no-fail-fast").variable("FOREBAY_SOAK_SECONDS", "10");
     println!("tests: {line}");
     line.run()
 }

@@ -172,7 +172,10 @@ fn each_client_has_its_own_limit_and_keeps_no_other_waiting() {
     assert!(!text.contains("owner=\"client"), "{text}");
     // One of them gets another limit, then all.
     let reply = served.control(r#","client":2,"set":{"bps":0,"weight":1}"#);
-    assert!(reply.contains("weight not set, because"), "the disk has several contexts: {reply}");
+    assert!(
+        reply.contains("weight not set: weights need one hardware context"),
+        "the disk has several contexts: {reply}"
+    );
     let reply = served.control(r#","client":2,"set":{"bps":0}"#);
     assert!(!reply.contains("error"), "{reply}");
     assert_eq!(clients[1].reply(|_| LEN as usize).error, 0);
