@@ -159,7 +159,7 @@ impl Counts {
 }
 
 /// Returns the instructions for one piece of work: the difference between a long and a short run.
-fn difference(counted: impl Fn(u64) -> Result<f64, String>) -> Result<f64, String> {
+pub(crate) fn difference(counted: impl Fn(u64) -> Result<f64, String>) -> Result<f64, String> {
     let [few, many] = [9_600, 57_600].map(counted);
     Ok((many? - few?) / 48_000.0)
 }
@@ -171,7 +171,11 @@ pub(crate) fn has_valgrind() -> bool {
 
 /// Returns the instructions of a run.
 pub(crate) fn counted(profile: &str, example: &str, kind: &str, nr: u64) -> Result<f64, String> {
-    let program = crate::command::target(&format!("{profile}/examples/{example}"));
+    counted_of(crate::command::target(&format!("{profile}/examples/{example}")), kind, nr)
+}
+
+/// Returns the instructions of a run of this program.
+pub(crate) fn counted_of(program: String, kind: &str, nr: u64) -> Result<f64, String> {
     let arguments = "--tool=callgrind --callgrind-out-file=/dev/null";
     let line = Line::new("valgrind", arguments).argument(program).argument(kind.to_owned());
     collected(&line.argument(nr.to_string()))

@@ -7,7 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::Line;
 use crate::suite::{self, Suite};
-use crate::{Outcome, fuzz, histories, package, pictures, planted, publish, sessions};
+use crate::{
+    Outcome, fuzz, histories, package, pictures, planted, publish, sessions, trace_points,
+};
 
 /// A long test with a name.
 struct Long {
@@ -73,6 +75,12 @@ const ALL: &[Long] = &[
         time: "3 min",
         what: "`cargo xtask pictures --all` (chromium)",
         run: pictures::run_all,
+    },
+    Long {
+        name: "trace-points",
+        time: "5 min",
+        what: "the instructions that traces cost an I/O while they are off (valgrind)",
+        run: trace_points::run,
     },
     Long {
         name: "planted",

@@ -51,6 +51,7 @@ mod stacks;
 mod suite;
 mod tidy;
 mod tools;
+mod trace_points;
 mod tsan;
 mod usage;
 
@@ -93,7 +94,7 @@ cargo xtask <command>
   pictures --all       also opens the page of all experiments
   pictures --write     replaces the pictures in docs/pictures
   plants               bugs planted in the code that ships, found by the simulator's rules
-  planted              a 24th of the known bugs, planted in a copy, must fail their tests
+  planted              a 32nd of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
   fuzz [SECONDS]       each fuzz target for 15 or 20 seconds, and longer if that did not
                        reach its features; or once for SECONDS

@@ -29,7 +29,7 @@ use crate::commit;
 use crate::patched::Patched;
 
 /// Number of parts of the table; a CI run plants one of them.
-const NR_PARTS: usize = 24;
+const NR_PARTS: usize = 32;
 
 /// Time limit of a test in seconds. A test that exceeds it hangs; the slowest one takes some
 /// seconds.

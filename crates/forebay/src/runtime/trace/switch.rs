@@ -23,11 +23,12 @@ const TRACERS: u64 = if cfg!(target_endian = "little") { 0xffff } else { 0 };
 #[cfg_attr(feature = "usdt", unsafe(link_section = ".probes"))]
 pub(super) static SWITCH: AtomicU64 = AtomicU64::new(0);
 
-/// Returns whether any disk of this process is traced, or a tracer observes the probes.
+/// Returns whether any disk of this process is traced, or a tracer observes the probes. Builds with
+/// `--cfg forebay_no_trace` have no traces.
 #[inline(always)]
 pub(crate) fn is_any() -> bool {
     // Relaxed, here and below: see the parent module.
-    SWITCH.load(Ordering::Relaxed) != 0
+    !cfg!(forebay_no_trace) && SWITCH.load(Ordering::Relaxed) != 0
 }
 
 /// The part of the switch that is on while a tracer observes the probes.
