@@ -109,10 +109,14 @@ impl InFlight {
         }
         for piece in self.take(&[Phase::Queued, Phase::Tagged], record) {
             self.change(piece, |bio| bio.is_merged = true);
-            match is_discard(op) {
-                true => self.merged_discards.push_back(piece),
-                false => self.waiting.push_back(Phase::Tagged, piece),
+            if !is_discard(op) {
+                self.waiting.push_back(Phase::Tagged, piece);
+                continue;
             }
+            self.merged_discards.push_back(piece);
+            // The discards that its request has merged with before go along.
+            let others = self.tagged_discards.remove(&piece.bio);
+            self.merged_discards.extend(others.into_iter().flatten());
         }
     }
 
@@ -307,9 +311,9 @@ impl InFlight {
     fn add_discards(&mut self, pieces: &mut Vec<Piece>, record: &Record) {
         let (start, end) = sectors_of(record);
         let Some(first) = pieces.first().filter(|_| is_discard(op_of(record))) else { return };
-        if let Some(others) = self.tagged_discards.remove(&first.bio) {
-            return pieces.extend(others);
-        }
+        let others = self.tagged_discards.remove(&first.bio);
+        pieces.extend(others.into_iter().flatten());
+        // A scheduler may have merged more of them since the request has its tag.
         let mut left = pieces.iter().fold(end - start, |left, it| left.saturating_sub(it.len()));
         while left > 0
             && let Some(piece) = self.merged_discards.pop_front()

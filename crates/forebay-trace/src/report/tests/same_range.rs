@@ -182,6 +182,39 @@ fn discards_that_merge_without_being_neighbours_end_with_their_request() {
 }
 
 #[test]
+fn discards_that_a_scheduler_merges_end_with_their_request() {
+    let categories = Categories::WRITE.with(Categories::DISCARD);
+    let discard = |act, at, sector, nr| Record { categories, ..record(act, at, sector, nr) };
+    let absorbed = |at, sector, nr| Record { cpu: 1, ..discard(Act::BackMerge, at, sector, nr) };
+    let (done, follower) = follow(&[
+        discard(Act::Queue, 10, 80, 8),
+        discard(Act::Queue, 10, 8, 16),
+        discard(Act::BackMerge, 10, 8, 16),
+        discard(Act::GetRequest, 11, 80, 24),
+        discard(Act::Queue, 12, 400, 8),
+        discard(Act::GetRequest, 12, 400, 8),
+        // A request of two bios.
+        discard(Act::Queue, 13, 200, 8),
+        discard(Act::Queue, 13, 32, 16),
+        discard(Act::BackMerge, 13, 32, 16),
+        discard(Act::GetRequest, 14, 200, 24),
+        absorbed(15, 400, 8),
+        absorbed(16, 200, 24),
+        discard(Act::Issue, 20, 80, 56),
+        // Another request.
+        discard(Act::Queue, 21, 600, 8),
+        discard(Act::Queue, 21, 640, 8),
+        discard(Act::BackMerge, 21, 640, 8),
+        discard(Act::Issue, 22, 600, 16),
+        discard(Act::Complete, 30, 80, 56),
+        discard(Act::Complete, 50, 600, 16),
+    ]);
+    let expected = [(8, 20, 0), (32, 17, 0), (80, 20, 0), (200, 17, 0), (400, 18, 0), (600, 29, 0)];
+    assert_eq!(ends(&done), [&expected[..], &[(640, 29, 0)]].concat());
+    assert_eq!(follower.nr_open(), 0);
+}
+
+#[test]
 fn request_of_a_busy_driver_is_issued_again_before_newer_ones() {
     let (done, _) = follow(&[
         record(Act::Queue, 10, 0, 8),
