@@ -256,7 +256,11 @@ impl InFlight {
             None => match self.take_command_of(op, sectors_of(record)) {
                 Some(pieces) => (pieces, true),
                 // It has failed before it was issued.
-                None => (self.take(&[Phase::Tagged, Phase::Queued], record), false),
+                None => {
+                    let mut pieces = self.take(&[Phase::Tagged, Phase::Queued], record);
+                    self.add_discards(&mut pieces, record);
+                    (pieces, false)
+                }
             },
         };
         let has_several = pieces.iter().any(|piece| piece.bio != pieces[0].bio);

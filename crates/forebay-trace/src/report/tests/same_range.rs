@@ -3,13 +3,6 @@
 use super::*;
 use crate::record::SECTOR_BYTES;
 
-/// Returns the times and errors of all bios, in the order of their sectors.
-fn ends(done: &[Traced]) -> Vec<(u64, u64, i16)> {
-    let mut ends: Vec<_> = done.iter().map(|bio| (bio.sector, bio.total_ns(), bio.error)).collect();
-    ends.sort();
-    ends
-}
-
 /// Returns the stages of a bio of 8 sectors, at the times of its Q, G, D and C.
 fn bio(sector: u64, [queued, tagged, issued, complete]: [u64; 4]) -> [Record; 4] {
     [
@@ -150,68 +143,6 @@ fn request_that_merges_after_its_tag_takes_both_bios_along() {
     ]);
     assert_eq!(ends(&done), [(0, 10, 0), (8, 8, 0)]);
     assert!(done.iter().all(|bio| bio.is_merged == (bio.sector == 8)));
-}
-
-#[test]
-fn discards_that_merge_without_being_neighbours_end_with_their_request() {
-    let categories = Categories::WRITE.with(Categories::DISCARD);
-    let discard = |act, at, sector, nr| Record { categories, ..record(act, at, sector, nr) };
-    let (done, follower) = follow(&[
-        discard(Act::Queue, 10, 80, 8),
-        discard(Act::Queue, 11, 0, 16),
-        discard(Act::BackMerge, 11, 0, 16),
-        discard(Act::Queue, 12, 400, 8),
-        discard(Act::BackMerge, 12, 400, 8),
-        // In another request.
-        discard(Act::Queue, 13, 200, 8),
-        discard(Act::Queue, 14, 0, 16),
-        discard(Act::BackMerge, 14, 0, 16),
-        discard(Act::GetRequest, 20, 80, 32),
-        discard(Act::GetRequest, 21, 200, 24),
-        discard(Act::Issue, 22, 80, 32),
-        discard(Act::Requeue, 23, 80, 32),
-        discard(Act::Issue, 24, 200, 24),
-        discard(Act::Issue, 30, 80, 32),
-        discard(Act::Complete, 40, 80, 32),
-        discard(Act::Complete, 50, 200, 24),
-    ]);
-    assert_eq!(ends(&done), [(0, 29, 0), (0, 36, 0), (80, 30, 0), (200, 37, 0), (400, 28, 0)]);
-    assert_eq!(done.iter().filter(|bio| bio.was_requeued).count(), 3);
-    assert!(done.iter().all(|bio| bio.stages_ns[3] > 0 && bio.stages_ns[4] > 0));
-    assert_eq!(follower.nr_open(), 0);
-}
-
-#[test]
-fn discards_that_a_scheduler_merges_end_with_their_request() {
-    let categories = Categories::WRITE.with(Categories::DISCARD);
-    let discard = |act, at, sector, nr| Record { categories, ..record(act, at, sector, nr) };
-    let absorbed = |at, sector, nr| Record { cpu: 1, ..discard(Act::BackMerge, at, sector, nr) };
-    let (done, follower) = follow(&[
-        discard(Act::Queue, 10, 80, 8),
-        discard(Act::Queue, 10, 8, 16),
-        discard(Act::BackMerge, 10, 8, 16),
-        discard(Act::GetRequest, 11, 80, 24),
-        discard(Act::Queue, 12, 400, 8),
-        discard(Act::GetRequest, 12, 400, 8),
-        // A request of two bios.
-        discard(Act::Queue, 13, 200, 8),
-        discard(Act::Queue, 13, 32, 16),
-        discard(Act::BackMerge, 13, 32, 16),
-        discard(Act::GetRequest, 14, 200, 24),
-        absorbed(15, 400, 8),
-        absorbed(16, 200, 24),
-        discard(Act::Issue, 20, 80, 56),
-        // Another request.
-        discard(Act::Queue, 21, 600, 8),
-        discard(Act::Queue, 21, 640, 8),
-        discard(Act::BackMerge, 21, 640, 8),
-        discard(Act::Issue, 22, 600, 16),
-        discard(Act::Complete, 30, 80, 56),
-        discard(Act::Complete, 50, 600, 16),
-    ]);
-    let expected = [(8, 20, 0), (32, 17, 0), (80, 20, 0), (200, 17, 0), (400, 18, 0), (600, 29, 0)];
-    assert_eq!(ends(&done), [&expected[..], &[(640, 29, 0)]].concat());
-    assert_eq!(follower.nr_open(), 0);
 }
 
 #[test]
