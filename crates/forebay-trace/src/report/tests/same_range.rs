@@ -274,6 +274,47 @@ fn request_that_waits_several_times_counts_once() {
 }
 
 #[test]
+fn merged_request_waits_beside_a_bio_of_its_range() {
+    let (done, follower) = follow_entries(&[
+        stage(record(Act::Queue, 10, 0, 16)),
+        stage(record(Act::Sleep, 11, 0, 16)),
+        message(11, "limit: 0 + 16 held back for 1 ns"),
+        stage(record(Act::Queue, 12, 0, 8)),
+        stage(record(Act::Queue, 13, 8, 8)),
+        stage(record(Act::BackMerge, 14, 8, 8)),
+        message(15, "limit: 0 + 16 held back for 3 ns"),
+        stage(record(Act::Sleep, 15, 0, 16)),
+        stage(record(Act::GetRequest, 20, 0, 16)),
+        stage(record(Act::Issue, 21, 0, 16)),
+        stage(record(Act::Complete, 30, 0, 16)),
+        stage(record(Act::GetRequest, 31, 0, 16)),
+        stage(record(Act::Issue, 32, 0, 16)),
+        stage(record(Act::Complete, 40, 0, 16)),
+    ]);
+    assert!(done.iter().all(|bio| bio.has_slept));
+    assert_eq!((follower.counts().sleeps, follower.nr_open()), (2, 0));
+    let waits: Vec<_> = done.iter().map(|bio| (bio.queued_ns, bio.stages_ns[LIMIT])).collect();
+    assert_eq!(waits, [(10, 1), (12, 3), (13, 2)]);
+}
+
+#[test]
+fn request_waits_beside_a_shorter_one_of_its_start() {
+    let (done, _) = follow(&[
+        record(Act::Queue, 10, 0, 8),
+        record(Act::Sleep, 11, 0, 8),
+        // The first part of a bio that a limit of the device splits.
+        record(Act::Queue, 12, 0, 16),
+        record(Act::Sleep, 13, 0, 8),
+        record(Act::Issue, 20, 0, 8),
+        record(Act::Issue, 21, 0, 16),
+        record(Act::Complete, 30, 0, 8),
+        record(Act::Complete, 40, 0, 16),
+    ]);
+    let slept: Vec<_> = done.iter().map(|bio| (bio.bytes, bio.has_slept)).collect();
+    assert_eq!(slept, [(4096, true), (8192, true)]);
+}
+
+#[test]
 fn limit_releases_the_oldest_bio_of_a_range() {
     let (done, _) = follow_entries(&[
         stage(record(Act::Queue, 10, 0, 8)),
