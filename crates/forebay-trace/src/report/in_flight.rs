@@ -66,8 +66,10 @@ pub(super) struct InFlight {
     waiting: Waiting,
     /// The commands at the driver: operation, first sector, and the sector after the last.
     commands: BTreeMap<(Op, u64, u64), Commands>,
-    /// Discards that have merged and have no tag, oldest first.
+    /// Discards that have merged with requests without a tag, oldest first.
     merged_discards: VecDeque<Piece>,
+    /// Discards that a scheduler has merged with requests that have one, oldest first.
+    absorbed_discards: VecDeque<Piece>,
     /// The other discards of a request that has a tag, by its first bio.
     tagged_discards: HashMap<BioId, Vec<Piece>>,
 }
@@ -113,10 +115,10 @@ impl InFlight {
                 self.waiting.push_back(Phase::Tagged, piece);
                 continue;
             }
-            self.merged_discards.push_back(piece);
+            self.absorbed_discards.push_back(piece);
             // The discards that its request has merged with before go along.
             let others = self.tagged_discards.remove(&piece.bio);
-            self.merged_discards.extend(others.into_iter().flatten());
+            self.absorbed_discards.extend(others.into_iter().flatten());
         }
     }
 
@@ -283,13 +285,9 @@ impl InFlight {
 
     /// Removes all bios, and returns how many there were.
     pub(super) fn clear(&mut self) -> usize {
-        let nr = self.bios.len();
-        self.bios.clear();
-        self.waiting.clear();
-        self.commands.clear();
-        self.merged_discards.clear();
-        self.tagged_discards.clear();
-        nr
+        // New maps: clearing one takes as long as it has ever had entries.
+        let nr_queued = self.nr_queued;
+        std::mem::replace(self, InFlight { nr_queued, ..InFlight::default() }).len()
     }
 
     /// Returns the number of bios.
@@ -315,12 +313,16 @@ impl InFlight {
     fn add_discards(&mut self, pieces: &mut Vec<Piece>, record: &Record) {
         let (start, end) = sectors_of(record);
         let Some(first) = pieces.first().filter(|_| is_discard(op_of(record))) else { return };
+        let is_tagged = self.bios.get(&first.bio).is_some_and(|bio| bio.tagged_ns.is_some());
         let others = self.tagged_discards.remove(&first.bio);
         pieces.extend(others.into_iter().flatten());
-        // A scheduler may have merged more of them since the request has its tag.
+        let merged = match is_tagged {
+            true => &mut self.absorbed_discards,
+            false => &mut self.merged_discards,
+        };
         let mut left = pieces.iter().fold(end - start, |left, it| left.saturating_sub(it.len()));
         while left > 0
-            && let Some(piece) = self.merged_discards.pop_front()
+            && let Some(piece) = merged.pop_front()
         {
             left = left.saturating_sub(piece.len());
             pieces.push(piece);

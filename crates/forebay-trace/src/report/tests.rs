@@ -1,6 +1,7 @@
 //! Reports of small traces.
 
 mod discards;
+mod plugs;
 mod same_range;
 
 use super::*;

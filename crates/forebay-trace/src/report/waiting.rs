@@ -300,11 +300,6 @@ impl Waiting {
         failed.flat_map(|(_, queue)| queue.pieces).map(|piece| piece.bio).collect()
     }
 
-    /// Removes all.
-    pub(super) fn clear(&mut self) {
-        self.queues.clear();
-    }
-
     /// Returns the key of the longest pieces that begin at `at` and end within the range.
     fn key_within(&self, phase: Phase, op: Op, (at, end): (u64, u64)) -> Option<QueueKey> {
         let of = |end: u64| QueueKey { phase, op, start: at, end };

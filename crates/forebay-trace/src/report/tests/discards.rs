@@ -66,6 +66,33 @@ fn discards_that_a_scheduler_merges_end_with_their_request() {
 }
 
 #[test]
+fn discards_of_a_plug_and_of_a_scheduler_are_kept_apart() {
+    let absorbed = |at, sector, nr| Record { cpu: 1, ..discard(Act::BackMerge, at, sector, nr) };
+    let head = [
+        discard(Act::Queue, 10, 80, 8),
+        discard(Act::GetRequest, 10, 80, 8),
+        discard(Act::Queue, 10, 400, 8),
+        discard(Act::GetRequest, 10, 400, 8),
+        discard(Act::Queue, 10, 600, 8),
+        discard(Act::Queue, 10, 640, 8),
+    ];
+    let in_plug = discard(Act::BackMerge, 11, 640, 8);
+    let first = [discard(Act::Issue, 20, 80, 16), discard(Act::Complete, 30, 80, 16)];
+    let second = [discard(Act::GetRequest, 40, 600, 16), discard(Act::Issue, 40, 600, 16)];
+    let last = discard(Act::Complete, 50, 600, 16);
+    let middles: [Vec<Record>; 2] = [
+        [&[in_plug, absorbed(12, 400, 8)][..], &first, &second].concat(),
+        // The tag of the second request comes first.
+        [&[absorbed(11, 400, 8), in_plug][..], &second, &first].concat(),
+    ];
+    for middle in middles {
+        let (done, follower) = follow(&[&head[..], &middle, &[last]].concat());
+        assert_eq!(ends(&done), [(80, 20, 0), (400, 20, 0), (600, 40, 0), (640, 40, 0)]);
+        assert_eq!(follower.nr_open(), 0);
+    }
+}
+
+#[test]
 fn merged_discards_that_fail_before_they_are_issued_end() {
     let failed = |at, nr| Record { error: -5, ..discard(Act::Complete, at, 80, nr) };
     let (done, follower) = follow(&[
