@@ -25,6 +25,7 @@
 mod bio;
 mod flush_waits;
 mod in_flight;
+mod plugs;
 mod times;
 mod waiting;
 
@@ -37,8 +38,7 @@ use crate::record::{Act, Categories, Kind, Record};
 use bio::sectors_of;
 use flush_waits::{FlushWaits, record_error};
 use in_flight::InFlight;
-use std::collections::HashMap;
-use waiting::BioId;
+use plugs::Plugs;
 
 /// Counts of a trace.
 ///
@@ -73,21 +73,11 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// The plug of a thread.
-#[derive(Debug, Default)]
-struct Plug {
-    is_open: bool,
-    /// The bio that was queued last.
-    last: Option<BioId>,
-    bios: Vec<BioId>,
-}
-
 /// Follows the bios of one disk. Entries come in the order of their times.
 #[derive(Debug, Default)]
 pub struct Follower {
     in_flight: InFlight,
-    /// The plug of each thread, by the index of its file.
-    plugs: HashMap<u32, Plug>,
+    plugs: Plugs,
     flush_waits: FlushWaits,
     /// The times of flushes.
     flushes: Times,
@@ -139,11 +129,15 @@ impl Follower {
             Act::Queue if has_range => self.queue(record),
             Act::BackMerge | Act::FrontMerge => {
                 self.counts.merged += 1;
-                let last = self.plugs.get(&record.cpu).and_then(|plug| plug.last);
+                let last = self.plugs.last(record.cpu);
                 self.in_flight.merge(record, last);
             }
-            Act::Plug => self.plug(record),
-            Act::Unplug | Act::UnplugTimer => self.unplug(record),
+            Act::Queue => self.plugs.queue(record.cpu, None),
+            Act::Plug => self.plugs.plug(record.cpu),
+            Act::Unplug | Act::UnplugTimer => {
+                self.counts.unplugs += 1;
+                self.plugs.unplug(record.cpu, record.time_ns, &mut self.in_flight);
+            }
             Act::Sleep => self.counts.sleeps += u64::from(self.in_flight.sleep(record)),
             Act::GetRequest => self.in_flight.tag(record),
             Act::Issue if has_range => {
@@ -178,9 +172,7 @@ impl Follower {
     fn forget(&mut self) {
         self.nr_left_out += self.in_flight.clear() + self.flush_waits.nr_open();
         self.flush_waits.clear();
-        for plug in self.plugs.values_mut() {
-            (plug.last, plug.bios) = (None, Vec::new());
-        }
+        self.plugs.forget();
     }
 
     /// Returns the counts so far.
@@ -218,28 +210,7 @@ impl Follower {
     fn queue(&mut self, record: &Record) {
         self.counts.queued += 1;
         let id = self.in_flight.queue(record);
-        let plug = self.plugs.entry(record.cpu).or_default();
-        plug.last = Some(id);
-        if plug.is_open {
-            plug.bios.push(id);
-        }
-    }
-
-    /// Opens the plug of a thread. The bio that it has just queued is in it.
-    fn plug(&mut self, record: &Record) {
-        let plug = self.plugs.entry(record.cpu).or_default();
-        plug.is_open = true;
-        plug.bios.extend(plug.last);
-    }
-
-    /// Ends the plug of a thread.
-    fn unplug(&mut self, record: &Record) {
-        self.counts.unplugs += 1;
-        let plug = self.plugs.entry(record.cpu).or_default();
-        plug.is_open = false;
-        for id in plug.bios.drain(..) {
-            self.in_flight.unplug(id, record.time_ns);
-        }
+        self.plugs.queue(record.cpu, Some(id));
     }
 
     /// Takes a message. `is_taken`: it is about a write whose data are complete.

@@ -2,11 +2,15 @@
 
 mod gaps;
 
+use super::numbers::may_come_early;
+use super::raw::RawFile;
 use super::*;
 use crate::directory::file_path;
-use crate::record::Act;
+use crate::record::{Act, RECORD_BYTES};
 use crate::writer::{Place, TraceFile};
 use forebay_core::{BioFlags, Op, TraceEvent, TraceRecord};
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 fn write(path: &Path, index: u32, times: &[u64]) {
@@ -49,39 +53,29 @@ fn records_of_all_files_come_by_time_and_missing_ones_are_counted() {
     assert_eq!(files.nr_missing(), 3);
 }
 
+/// Writes the records of files in the order of their times to one file, as `blkparse -d` does.
+fn merge(paths: &[PathBuf], merged: &Path) {
+    let mut files = TraceFiles::open(paths).expect("a trace");
+    let mut bytes = Vec::new();
+    while let Some(entry) = files.next_entry().expect("records") {
+        bytes.extend(entry.record.to_bytes());
+        bytes.extend(entry.data);
+    }
+    std::fs::write(merged, bytes).expect("it is written");
+}
+
 #[test]
 fn merged_file_has_the_numbers_of_each_of_its_files() {
     let dir = tempfile::tempdir().expect("a directory");
     let paths = [0, 1].map(|index| file_path(dir.path(), "disk", index));
     write(&paths[0], 0, &[5, 7, 30]);
     write(&paths[1], 1, &[4, 6, 20]);
-    let mut files = TraceFiles::open(&paths).expect("a trace");
-    let mut bytes = Vec::new();
-    while let Some(entry) = files.next_entry().expect("records") {
-        bytes.extend(entry.record.to_bytes());
-        bytes.extend(entry.data);
-    }
     let merged = dir.path().join("merged.bin");
-    std::fs::write(&merged, bytes).expect("it is written");
+    merge(&paths, &merged);
     let mut files = TraceFiles::open(&[merged]).expect("a trace");
     let nr = std::iter::from_fn(|| files.next_entry().expect("records")).count();
     // Two files with a head of two records, and three records each.
     assert_eq!((nr, files.nr_missing()), (10, 3));
-}
-
-#[test]
-fn notify_records_before_their_place_are_not_missing() {
-    // The records of two rings, as blkparse -d merges them: the notify records 1, 2, 6 and 7
-    // first.
-    let mut numbers = SequenceNumbers { last: None, notify_numbers: [1, 2, 6, 7].into() };
-    let nr_missing = [3, 4, 5, 8, 10].map(|number| numbers.take(number));
-    assert_eq!(nr_missing, [0, 0, 0, 0, 1]);
-    // Another trace, of which records are missing after its notify records.
-    numbers.notify_numbers.extend([1, 2]);
-    assert_eq!([5, 6].map(|number| numbers.take(number)), [2, 0]);
-    let mut numbers =
-        SequenceNumbers { last: Some(u32::MAX - 1), notify_numbers: [u32::MAX, 1].into() };
-    assert_eq!([0, 4].map(|number| numbers.take(number)), [0, 2]);
 }
 
 #[test]

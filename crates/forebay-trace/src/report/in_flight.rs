@@ -66,8 +66,10 @@ pub(super) struct InFlight {
     waiting: Waiting,
     /// The commands at the driver: operation, first sector, and the sector after the last.
     commands: BTreeMap<(Op, u64, u64), Commands>,
-    /// Discards that have merged and have no tag, oldest first.
+    /// Discards that have merged with requests without a tag, oldest first.
     merged_discards: VecDeque<Piece>,
+    /// Discards that a scheduler has merged with requests that have one, oldest first.
+    absorbed_discards: VecDeque<Piece>,
     /// The other discards of a request that has a tag, by its first bio.
     tagged_discards: HashMap<BioId, Vec<Piece>>,
 }
@@ -109,10 +111,14 @@ impl InFlight {
         }
         for piece in self.take(&[Phase::Queued, Phase::Tagged], record) {
             self.change(piece, |bio| bio.is_merged = true);
-            match is_discard(op) {
-                true => self.merged_discards.push_back(piece),
-                false => self.waiting.push_back(Phase::Tagged, piece),
+            if !is_discard(op) {
+                self.waiting.push_back(Phase::Tagged, piece);
+                continue;
             }
+            self.absorbed_discards.push_back(piece);
+            // The discards that its request has merged with before go along.
+            let others = self.tagged_discards.remove(&piece.bio);
+            self.absorbed_discards.extend(others.into_iter().flatten());
         }
     }
 
@@ -252,7 +258,11 @@ impl InFlight {
             None => match self.take_command_of(op, sectors_of(record)) {
                 Some(pieces) => (pieces, true),
                 // It has failed before it was issued.
-                None => (self.take(&[Phase::Tagged, Phase::Queued], record), false),
+                None => {
+                    let mut pieces = self.take(&[Phase::Tagged, Phase::Queued], record);
+                    self.add_discards(&mut pieces, record);
+                    (pieces, false)
+                }
             },
         };
         let has_several = pieces.iter().any(|piece| piece.bio != pieces[0].bio);
@@ -275,13 +285,9 @@ impl InFlight {
 
     /// Removes all bios, and returns how many there were.
     pub(super) fn clear(&mut self) -> usize {
-        let nr = self.bios.len();
-        self.bios.clear();
-        self.waiting.clear();
-        self.commands.clear();
-        self.merged_discards.clear();
-        self.tagged_discards.clear();
-        nr
+        // New maps: clearing one takes as long as it has ever had entries.
+        let nr_queued = self.nr_queued;
+        std::mem::replace(self, InFlight { nr_queued, ..InFlight::default() }).len()
     }
 
     /// Returns the number of bios.
@@ -307,12 +313,16 @@ impl InFlight {
     fn add_discards(&mut self, pieces: &mut Vec<Piece>, record: &Record) {
         let (start, end) = sectors_of(record);
         let Some(first) = pieces.first().filter(|_| is_discard(op_of(record))) else { return };
-        if let Some(others) = self.tagged_discards.remove(&first.bio) {
-            return pieces.extend(others);
-        }
+        let is_tagged = self.bios.get(&first.bio).is_some_and(|bio| bio.tagged_ns.is_some());
+        let others = self.tagged_discards.remove(&first.bio);
+        pieces.extend(others.into_iter().flatten());
+        let merged = match is_tagged {
+            true => &mut self.absorbed_discards,
+            false => &mut self.merged_discards,
+        };
         let mut left = pieces.iter().fold(end - start, |left, it| left.saturating_sub(it.len()));
         while left > 0
-            && let Some(piece) = self.merged_discards.pop_front()
+            && let Some(piece) = merged.pop_front()
         {
             left = left.saturating_sub(piece.len());
             pieces.push(piece);

@@ -1,5 +1,7 @@
 //! Reports of small traces.
 
+mod discards;
+mod plugs;
 mod same_range;
 
 use super::*;
@@ -47,6 +49,13 @@ fn message(time_ns: u64, text: &str) -> Entry {
     let kind = Kind::Notify(Notify::Message);
     let record = Record { kind, ..record(Act::Queue, time_ns, 0, 0) };
     Entry { record, data: text.as_bytes().to_vec() }
+}
+
+/// Returns the times and errors of all bios, in the order of their sectors.
+fn ends(done: &[Traced]) -> Vec<(u64, u64, i16)> {
+    let mut ends: Vec<_> = done.iter().map(|bio| (bio.sector, bio.total_ns(), bio.error)).collect();
+    ends.sort();
+    ends
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use super::bio::Open;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
 
 /// The progress of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +31,10 @@ pub(super) enum Note {
 }
 
 const NR_NOTES: usize = 3;
+
+/// How many lengths of pieces with the same start are searched for one that lacks a note, so that
+/// a hostile file with many lengths costs no quadratic time.
+const MAX_LENGTHS: usize = 64;
 
 /// The number of a bio. An older one has a lower number.
 pub(super) type BioId = u64;
@@ -89,6 +94,18 @@ impl PieceQueue {
         let piece = self.pieces.pop_back();
         self.nr_noted.iter_mut().for_each(|nr| *nr = (*nr).min(self.pieces.len()));
         piece
+    }
+
+    /// Returns the bio of the oldest piece that lacks a note.
+    fn first_lacking(&mut self, note: Note, bios: &Bios) -> Option<BioId> {
+        let nr_noted = &mut self.nr_noted[note as usize];
+        while let Some(piece) = self.pieces.get(*nr_noted) {
+            if bios.contains_key(&piece.bio) {
+                return Some(piece.bio);
+            }
+            *nr_noted += 1;
+        }
+        None
     }
 }
 
@@ -256,24 +273,24 @@ impl Waiting {
         self.lacking(note, op, range, bios).map(|(_, bio)| bio)
     }
 
+    /// Returns the oldest piece of the longest ones within a range that lack the note, or else of
+    /// the shortest longer ones.
     fn lacking(
         &mut self,
         note: Note,
         op: Op,
-        range: (u64, u64),
+        (at, end): (u64, u64),
         bios: &Bios,
     ) -> Option<(QueueKey, BioId)> {
-        let within = self.key_within(Phase::Queued, op, range);
-        let key = within.or_else(|| self.key_beyond(Phase::Queued, op, range))?;
-        let queue = self.queues.get_mut(&key)?;
-        let nr_noted = &mut queue.nr_noted[note as usize];
-        loop {
-            let piece = queue.pieces.get(*nr_noted)?;
-            if bios.contains_key(&piece.bio) {
-                return Some((key, piece.bio));
-            }
-            *nr_noted += 1;
-        }
+        let of = |end: u64| QueueKey { phase: Phase::Queued, op, start: at, end };
+        let lacking = |(key, queue): (&QueueKey, &mut PieceQueue)| {
+            queue.first_lacking(note, bios).map(|bio| (*key, bio))
+        };
+        let mut within = self.queues.range_mut(of(0)..=of(end)).rev().take(MAX_LENGTHS);
+        within.find_map(lacking).or_else(|| {
+            let beyond = (Bound::Excluded(of(end)), Bound::Included(of(u64::MAX)));
+            self.queues.range_mut(beyond).take(MAX_LENGTHS).find_map(lacking)
+        })
     }
 
     /// Removes the pieces that have failed, and returns their bios.
@@ -281,11 +298,6 @@ impl Waiting {
         let is_failed = |key: &QueueKey| key.phase == Phase::Failed;
         let failed = self.queues.extract_if(.., |key, _| is_failed(key));
         failed.flat_map(|(_, queue)| queue.pieces).map(|piece| piece.bio).collect()
-    }
-
-    /// Removes all.
-    pub(super) fn clear(&mut self) {
-        self.queues.clear();
     }
 
     /// Returns the key of the longest pieces that begin at `at` and end within the range.

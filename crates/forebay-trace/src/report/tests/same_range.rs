@@ -3,13 +3,6 @@
 use super::*;
 use crate::record::SECTOR_BYTES;
 
-/// Returns the times and errors of all bios, in the order of their sectors.
-fn ends(done: &[Traced]) -> Vec<(u64, u64, i16)> {
-    let mut ends: Vec<_> = done.iter().map(|bio| (bio.sector, bio.total_ns(), bio.error)).collect();
-    ends.sort();
-    ends
-}
-
 /// Returns the stages of a bio of 8 sectors, at the times of its Q, G, D and C.
 fn bio(sector: u64, [queued, tagged, issued, complete]: [u64; 4]) -> [Record; 4] {
     [
@@ -153,35 +146,6 @@ fn request_that_merges_after_its_tag_takes_both_bios_along() {
 }
 
 #[test]
-fn discards_that_merge_without_being_neighbours_end_with_their_request() {
-    let categories = Categories::WRITE.with(Categories::DISCARD);
-    let discard = |act, at, sector, nr| Record { categories, ..record(act, at, sector, nr) };
-    let (done, follower) = follow(&[
-        discard(Act::Queue, 10, 80, 8),
-        discard(Act::Queue, 11, 0, 16),
-        discard(Act::BackMerge, 11, 0, 16),
-        discard(Act::Queue, 12, 400, 8),
-        discard(Act::BackMerge, 12, 400, 8),
-        // In another request.
-        discard(Act::Queue, 13, 200, 8),
-        discard(Act::Queue, 14, 0, 16),
-        discard(Act::BackMerge, 14, 0, 16),
-        discard(Act::GetRequest, 20, 80, 32),
-        discard(Act::GetRequest, 21, 200, 24),
-        discard(Act::Issue, 22, 80, 32),
-        discard(Act::Requeue, 23, 80, 32),
-        discard(Act::Issue, 24, 200, 24),
-        discard(Act::Issue, 30, 80, 32),
-        discard(Act::Complete, 40, 80, 32),
-        discard(Act::Complete, 50, 200, 24),
-    ]);
-    assert_eq!(ends(&done), [(0, 29, 0), (0, 36, 0), (80, 30, 0), (200, 37, 0), (400, 28, 0)]);
-    assert_eq!(done.iter().filter(|bio| bio.was_requeued).count(), 3);
-    assert!(done.iter().all(|bio| bio.stages_ns[3] > 0 && bio.stages_ns[4] > 0));
-    assert_eq!(follower.nr_open(), 0);
-}
-
-#[test]
 fn request_of_a_busy_driver_is_issued_again_before_newer_ones() {
     let (done, _) = follow(&[
         record(Act::Queue, 10, 0, 8),
@@ -307,6 +271,47 @@ fn request_that_waits_several_times_counts_once() {
     ]);
     assert!(done.iter().all(|bio| bio.has_slept));
     assert_eq!((done.len(), follower.counts().sleeps), (2, 1));
+}
+
+#[test]
+fn merged_request_waits_beside_a_bio_of_its_range() {
+    let (done, follower) = follow_entries(&[
+        stage(record(Act::Queue, 10, 0, 16)),
+        stage(record(Act::Sleep, 11, 0, 16)),
+        message(11, "limit: 0 + 16 held back for 1 ns"),
+        stage(record(Act::Queue, 12, 0, 8)),
+        stage(record(Act::Queue, 13, 8, 8)),
+        stage(record(Act::BackMerge, 14, 8, 8)),
+        message(15, "limit: 0 + 16 held back for 3 ns"),
+        stage(record(Act::Sleep, 15, 0, 16)),
+        stage(record(Act::GetRequest, 20, 0, 16)),
+        stage(record(Act::Issue, 21, 0, 16)),
+        stage(record(Act::Complete, 30, 0, 16)),
+        stage(record(Act::GetRequest, 31, 0, 16)),
+        stage(record(Act::Issue, 32, 0, 16)),
+        stage(record(Act::Complete, 40, 0, 16)),
+    ]);
+    assert!(done.iter().all(|bio| bio.has_slept));
+    assert_eq!((follower.counts().sleeps, follower.nr_open()), (2, 0));
+    let waits: Vec<_> = done.iter().map(|bio| (bio.queued_ns, bio.stages_ns[LIMIT])).collect();
+    assert_eq!(waits, [(10, 1), (12, 3), (13, 2)]);
+}
+
+#[test]
+fn request_waits_beside_a_shorter_one_of_its_start() {
+    let (done, _) = follow(&[
+        record(Act::Queue, 10, 0, 8),
+        record(Act::Sleep, 11, 0, 8),
+        // The first part of a bio that a limit of the device splits.
+        record(Act::Queue, 12, 0, 16),
+        record(Act::Sleep, 13, 0, 8),
+        record(Act::Issue, 20, 0, 8),
+        record(Act::Issue, 21, 0, 16),
+        record(Act::Complete, 30, 0, 8),
+        record(Act::Complete, 40, 0, 16),
+    ]);
+    let slept: Vec<_> = done.iter().map(|bio| (bio.bytes, bio.has_slept)).collect();
+    assert_eq!(slept, [(4096, true), (8192, true)]);
 }
 
 #[test]
