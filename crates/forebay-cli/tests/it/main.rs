@@ -57,6 +57,7 @@ mod trace_btt;
 mod trace_kinds;
 mod trace_programs;
 mod units;
+mod unprivileged;
 mod verify_fio;
 mod vhost_user;
 mod zones;

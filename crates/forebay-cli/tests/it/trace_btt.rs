@@ -93,7 +93,7 @@ fn btt_finds_the_times_and_merges_of_our_report() {
             &[],
         ),
         (
-            "--name=limits --filename=ram:64M --rw=randwrite --bs=4k --iodepth=4 --number_ios=100 \
+            "--name=limits --filename=ram:64M --rw=randwrite --bs=4k --iodepth=4 --number_ios=200 \
              --throttle_iops=500",
             &[("limit_waits", 1)],
         ),

@@ -60,7 +60,7 @@ fn every_kind(disk: &Disk) {
     let mut limits = Limits::default();
     limits.both.iops = Rate::per_s(20);
     owner.set_limits(&limits).expect("it is possible");
-    for nth in 0..4 {
+    for nth in 0..6 {
         owner.write_at(&[1; 4096], block(200 + nth)).expect("it is written");
     }
 }
@@ -139,7 +139,7 @@ fn blkparse_blkrawverify_btt_and_fio_read_every_kind_of_request() {
     let nr = |letter: &str, kind: &str| counts.get(&(letter, kind)).copied().unwrap_or(0);
     for (letter, kind, expected) in [
         ("Q", "R", 16),
-        ("Q", "W", 11),
+        ("Q", "W", 13),
         ("Q", "WF", 1),
         ("Q", "D", 1),
         ("Q", "FW", 2),
@@ -175,6 +175,6 @@ fn blkparse_blkrawverify_btt_and_fio_read_every_kind_of_request() {
 
     let Some(nr_ios) = replayed(folder.path(), test) else { return };
     // fio takes the write with PREFLUSH for a flush.
-    assert_eq!(nr_ios, [16, 12, 1, 2], "{text}");
+    assert_eq!(nr_ios, [16, 14, 1, 2], "{text}");
     assert_eq!(nr_ios.iter().sum::<u64>(), nr_all("Q"), "{text}");
 }

@@ -2,63 +2,34 @@
 
 use super::server::Server;
 use crate::common::{skip_unless_required, stderr, stdout};
+use crate::unprivileged::{self, set_mode};
 use forebay_insight::Insight;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use tempfile::TempDir;
-
-/// The user `nobody`.
-const OTHER: u32 = 65534;
-
-fn set_mode(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("our own");
-}
 
 /// Returns a folder that all users may enter, with the program and the closed directory `run`.
 /// `None`, and skips the test: this user may not run a program as another one.
 fn folder(test: &str) -> Option<TempDir> {
-    if !rustix::process::geteuid().is_root() {
+    if !unprivileged::is_root() {
         skip_unless_required(test, "only root may run a program as another user");
         return None;
     }
-    // Not in the folder of the build, which may lie inside a closed one.
-    let folder = tempfile::tempdir().expect("a folder");
-    set_mode(folder.path(), 0o755);
+    let folder = unprivileged::folder_with_program();
     std::fs::create_dir(folder.path().join("run")).expect("a folder");
     set_mode(&folder.path().join("run"), 0o700);
-    let program = folder.path().join("forebay");
-    std::fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("a copy");
-    set_mode(&program, 0o755);
-    match Command::new(&program).arg("--version").uid(OTHER).gid(OTHER).output() {
-        Ok(output) if output.status.success() => Some(folder),
-        other => {
-            let why = format!("user {OTHER} cannot run {}: {other:?}", program.display());
-            skip_unless_required(test, &why);
-            None
-        }
-    }
+    unprivileged::run(test, &folder, &["--version"])?;
+    Some(folder)
 }
 
-/// Runs the program as the other user.
-fn run_as_other(folder: &TempDir, args: &str) -> Output {
-    let mut command = Command::new(folder.path().join("forebay"));
-    let command = command.args(args.split_whitespace()).current_dir(folder.path());
-    command.uid(OTHER).gid(OTHER).output().expect("it can be run")
-}
-
-/// Checks that these commands fail with status 1, nothing on standard output, and a reason.
+/// Checks that these commands of another user fail with status 1 and this reason.
 #[track_caller]
-fn check_refused(folder: &TempDir, commands: &[&str], reason: &str) {
+fn check_refused(test: &str, folder: &TempDir, commands: &[&str], reason: &str) {
     for args in commands {
-        let output = run_as_other(folder, args);
+        let words: Vec<_> = args.split_whitespace().collect();
+        let output = unprivileged::run(test, folder, &words).expect("it ran before");
         let text = stderr(&output);
-        assert_eq!(
-            (output.status.code(), stdout(&output).as_str()),
-            (Some(1), ""),
-            "{args}: {text}"
-        );
+        let result = (output.status.code(), stdout(&output));
+        assert_eq!(result, (Some(1), String::new()), "{args}: {text}");
         assert!(text.contains(reason), "{args}: {text}");
     }
 }
@@ -72,7 +43,8 @@ fn open_to_all(folder: &TempDir, socket: &str) {
 
 #[test]
 fn control_socket_refuses_another_user() {
-    let Some(folder) = folder("control_socket_refuses_another_user") else { return };
+    let test = "control_socket_refuses_another_user";
+    let Some(folder) = folder(test) else { return };
     let server = Server::start(&folder, "ram:1M --name a --control run/control");
     std::fs::create_dir(folder.path().join("open")).expect("a folder");
     set_mode(&folder.path().join("open"), 0o777);
@@ -83,9 +55,10 @@ fn control_socket_refuses_another_user() {
         "top run/control --once",
         "trace run/control --output open/t --for 1",
     ];
-    check_refused(&folder, &commands, "Permission denied");
+    check_refused(test, &folder, &commands, "Permission denied");
     open_to_all(&folder, "run/control");
     check_refused(
+        test,
         &folder,
         &commands,
         "user 65534 may not access this server: only its own user and root may",
@@ -104,12 +77,14 @@ fn control_socket_refuses_another_user() {
 
 #[test]
 fn insight_socket_refuses_another_user() {
-    let Some(folder) = folder("insight_socket_refuses_another_user") else { return };
+    let test = "insight_socket_refuses_another_user";
+    let Some(folder) = folder(test) else { return };
     let _insight = Insight::listen(folder.path().join("run/insight")).expect("it listens");
     let commands = ["top run/insight --once", "top run/insight --json"];
-    check_refused(&folder, &commands, "Permission denied");
+    check_refused(test, &folder, &commands, "Permission denied");
     open_to_all(&folder, "run/insight");
     check_refused(
+        test,
         &folder,
         &commands,
         "user 65534 may not access this process: only its own user and root may",
