@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{folder, forebay, skip, stderr, stdout};
@@ -82,7 +83,38 @@ fn model_of_a_disk_in_memory_is_read_by_sim_and_by_disks() {
 
 #[test]
 fn model_of_a_modelled_disk_is_read_by_sim_and_by_disks() {
-    calibrate("model:hdd?size=64M&seek_ns=500000", "hdd");
+    let model = calibrate("model:hdd?size=64M&seek_ns=500000", "hdd");
+    check_recorded_load(&model);
+}
+
+/// Runs a recorded load on a model file of `forebay calibrate`, also with other values of a
+/// constant. With the value of the file, the run is that of the file itself.
+#[track_caller]
+fn check_recorded_load(model: &str) {
+    let folder = folder();
+    std::fs::write(folder.path().join("my.model"), model).expect("a file");
+    let reads: String = (0..60)
+        .map(|nth| format!("{} a read {} 4096\n", nth * 2000, (nth * 37 % 60) << 20))
+        .collect();
+    std::fs::write(folder.path().join("log"), format!("fio version 3 iolog\n{reads}"))
+        .expect("a log");
+    let seek = model.lines().find_map(|line| line.strip_prefix("seek_ns="));
+    let seek_ns = seek.and_then(|line| line.split(' ').next()).expect(model);
+    let runs = |args: &str| {
+        let args = format!("sim --trace log --device my.model --seed 1 --json {args}");
+        let report: Value = succeed(&folder, &args).parse().expect("JSON");
+        report["forebay"].as_array().expect("runs").clone()
+    };
+    let alone = runs("");
+    let swept = runs(&format!("--sweep seek_ns={seek_ns},50000000"));
+    assert_eq!((alone.len(), swept.len()), (1, 2));
+    let times = |run: &Value| {
+        assert_eq!(run["threads"][0]["latency_ns"]["n"], 60, "{run}");
+        [&run["virtual_time_ns"], &run["late_ns"], &run["threads"]].map(Value::clone)
+    };
+    assert_eq!(times(&swept[0]), times(&alone[0]), "seek_ns={seek_ns}");
+    let mean_ns = |run: &Value| run["threads"][0]["latency_ns"]["mean"].as_f64().expect("a mean");
+    assert!(mean_ns(&swept[1]) > 10.0 * mean_ns(&swept[0]), "{swept:?}");
 }
 
 #[test]

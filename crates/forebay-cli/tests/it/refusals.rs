@@ -1,9 +1,7 @@
 //! Refused usage and failed runs: messages and exit codes.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
-
 use crate::common::{bench, data_file, folder, forebay, skip_unless_required, stderr, stdout};
+use crate::unprivileged;
 
 #[track_caller]
 fn check(args: &str, code: i32, message: &str) {
@@ -479,31 +477,10 @@ fn direct_io_needs_aligned_blocks() {
 /// ignores the mode.
 #[track_caller]
 fn as_unprivileged_user(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
-    // The build may be in a folder that other users cannot enter.
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = unprivileged::folder_with_program();
     let path = data_file(&folder, "disk.img", 1 << 20);
-    let program = folder.path().join("forebay");
-    std::fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("a copy of the program");
-    let set = |path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
-    };
-    set(folder.path(), 0o755);
-    set(&program, 0o755);
-    set(&path, mode);
-    let mut command = std::process::Command::new(&program);
-    command.current_dir(folder.path()).args(args);
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
-    if is_root {
-        command.uid(65_534).gid(65_534);
-    }
-    match command.output() {
-        Ok(output) => Some(output),
-        Err(error) => {
-            let why = format!("{} cannot be run as another user: {error}", program.display());
-            skip_unless_required(test, &why);
-            None
-        }
-    }
+    unprivileged::set_mode(&path, mode);
+    unprivileged::run(test, &folder, args)
 }
 
 #[test]

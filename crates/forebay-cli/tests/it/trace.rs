@@ -7,6 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{bench, folder, forebay, json, skip_without, stderr, stdout};
+use crate::trace_btt::Btt;
 
 /// Runs a program of blktrace or fio in a folder. Returns `None`, and skips the test, without it.
 pub(crate) fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Option<String> {
@@ -27,7 +28,7 @@ pub(crate) fn tool(folder: &Path, test: &str, program: &str, args: &str) -> Opti
 
 /// Runs a bench with a trace in the folder `t`, and returns its report.
 #[track_caller]
-fn traced(folder: &TempDir, args: &str) -> Value {
+pub(crate) fn traced(folder: &TempDir, args: &str) -> Value {
     let output = bench(folder, &format!("--trace=t {args} --output-format=json"));
     assert_eq!(output.status.code(), Some(0), "{args}: {}", stderr(&output));
     let told = stderr(&output);
@@ -37,7 +38,7 @@ fn traced(folder: &TempDir, args: &str) -> Value {
 }
 
 /// Returns the report of the trace, of its only disk.
-fn report(folder: &TempDir) -> Value {
+pub(crate) fn report(folder: &TempDir) -> Value {
     let output = run_report(folder, "t --json");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     json(&output)["disks"][0].take()
@@ -46,88 +47,6 @@ fn report(folder: &TempDir) -> Value {
 fn run_report(folder: &TempDir, args: &str) -> Output {
     let args = args.split_whitespace();
     forebay(folder).args(["trace", "report"]).args(args).output().expect("it can be run")
-}
-
-/// Returns the average and the number of a line of btt, such as that of Q2C.
-fn averages(text: &str, name: &str) -> Option<(f64, u64)> {
-    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
-    let cells: Vec<_> = line.split_whitespace().collect();
-    Some((cells[2].parse().ok()?, cells[4].parse().ok()?))
-}
-
-fn assert_close(name: &str, ours: f64, theirs: f64) {
-    assert!((ours - theirs).abs() <= 0.01 * theirs.abs(), "{name}: {ours}, in btt {theirs}");
-}
-
-#[test]
-fn btt_finds_the_times_and_merges_of_our_report() {
-    let test = "btt_finds_the_times_and_merges_of_our_report";
-    let folder = folder();
-    let disk = "--filename=ram:64M?req_ns=20000&io_ns=2000&queue_depth=4";
-    let bench = traced(
-        &folder,
-        &format!(
-            "--name=merged {disk} --rw=write --bs=4k --iodepth=32 --iodepth_batch_submit=8 \
-             --iodepth_batch_complete=8 --size=8m \
-             --name=random --new_group --stonewall {disk} --rw=randread --bs=4k --iodepth=16 \
-             --number_ios=2000"
-        ),
-    );
-    let args = "-D t -i ram-64M -d merged.bin -q";
-    let Some(_) = tool(folder.path(), test, "blkparse", args) else { return };
-    let Some(btt) = tool(folder.path(), test, "btt", "-i merged.bin") else { return };
-    let ours = report(&folder);
-    let number = |value: &Value| value.as_f64().expect("a number");
-    let (q2c, nr_ended) = averages(&btt, "Q2C").unwrap_or_else(|| panic!("{btt}"));
-    assert_eq!(nr_ended, ours["total_ns"]["n"], "{btt}");
-    assert_close("Q2C", number(&ours["total_ns"]["mean"]) / 1e9, q2c);
-    let (d2c, _) = averages(&btt, "D2C").unwrap_or_else(|| panic!("{btt}"));
-    assert_close("D2C", number(&ours["stages_ns"]["driver"]["mean"]) / 1e9, d2c);
-    // The layer's own counts, and the table `#Q #D Ratio` of btt.
-    let layer = &bench["forebay"][0];
-    let (queued, issued) = (number(&ours["queued"]), number(&ours["issued"]));
-    let line = btt.lines().skip_while(|line| !line.contains("#Q       #D   Ratio")).nth(2);
-    let cells: Vec<_> = line.expect("a table").split_whitespace().collect();
-    assert_eq!(cells[3..5], [queued.to_string(), issued.to_string()], "{btt}");
-    assert_eq!(queued, 4048.0, "{layer}");
-    assert!(ours["merged"].as_u64() > Some(1000) && ours["waits"].as_u64() > Some(10), "{ours}");
-    assert_eq!((&ours["unfinished"], &ours["missing_records"]), (&0.into(), &0.into()));
-    assert_eq!(ours["left_out"], 0);
-}
-
-#[test]
-fn blktrace_programs_read_every_kind_of_request() {
-    let test = "blktrace_programs_read_every_kind_of_request";
-    let folder = folder();
-    // Splits, tag waits and a scheduler; flushes, discards, zeroes; a busy driver and a failure.
-    let disk = "fault:model:sata?size=64M&queue_depth=4&max_sectors_kb=8&scheduler=mq-deadline\
-                &rule=read:busy:nth=5&rule=write:medium:nth=50";
-    let args = format!(
-        "--filename={disk} --name=rw --rw=randrw --bsrange=4k-16k --iodepth=8 \
-         --number_ios=200 --fdatasync=10 --name=trim --rw=randtrim --bs=4k --number_ios=50"
-    );
-    let output = bench(&folder, &format!("--trace=t {args}"));
-    assert!(stderr(&output).contains("forebay: trace: "), "{}", stderr(&output));
-    let name = std::fs::read_to_string(folder.path().join("t/devices")).expect("a list");
-    let name = name.split('\t').nth(1).expect("a name").to_owned();
-    let inside = folder.path().join("t");
-    let Some(text) = tool(&inside, test, "blkparse", &format!("-i {name}")) else { return };
-    let acts: std::collections::BTreeSet<_> =
-        text.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
-    for act in ["Q", "G", "S", "X", "I", "D", "R", "C"] {
-        assert!(acts.contains(act), "{act} is not in {acts:?}\n{text}");
-    }
-    let kinds: std::collections::BTreeSet<_> =
-        text.lines().filter_map(|line| line.split_whitespace().nth(6)).collect();
-    for kind in ["R", "W", "FW", "D"] {
-        assert!(kinds.contains(kind), "{kind} is not in {kinds:?}");
-    }
-    assert!(text.contains("[-61]") || text.contains("[65475]"), "the failure:\n{text}");
-    let Some(_) = tool(&inside, test, "blkrawverify", &name) else { return };
-    let verdict = std::fs::read_to_string(inside.join(format!("{name}.verify.out")));
-    let verdict = verdict.expect("the output of blkrawverify");
-    let sums: Vec<_> = verdict.lines().filter(|line| line.contains(" invalid (")).collect();
-    assert!(!sums.is_empty() && sums.iter().all(|line| line.contains(" 0 invalid")), "{verdict}");
 }
 
 #[test]
@@ -291,11 +210,7 @@ fn simulated_run_has_the_same_trace_each_time_and_every_io_ends() {
     assert_eq!(ours["queued"], 512, "{ours}");
     assert_eq!((&ours["unfinished"], &ours["errors"]), (&0.into(), &0.into()));
     assert!(ours["flushes"].as_u64() > Some(2) && ours["waits"].as_u64() > Some(100), "{ours}");
-    let Some(_) = tool(folder.path(), test, "blkparse", "-D t -i sim -d merged.bin -q") else {
-        return;
-    };
-    let Some(btt) = tool(folder.path(), test, "btt", "-i merged.bin") else { return };
-    let (q2c, nr) = averages(&btt, "Q2C").unwrap_or_else(|| panic!("{btt}"));
-    assert_eq!(nr, ours["total_ns"]["n"], "{btt}");
-    assert_close("Q2C", ours["total_ns"]["mean"].as_f64().expect("a number") / 1e9, q2c);
+    let Some(btt) = Btt::of(&folder, test) else { return };
+    assert_eq!(btt.q2c.map(|(_, nr)| nr), ours["total_ns"]["n"].as_u64());
+    btt.assert_q2c(&ours);
 }

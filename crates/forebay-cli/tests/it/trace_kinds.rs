@@ -218,7 +218,7 @@ fn report_has_the_times_of_flushes_and_of_the_flush_after_a_fua_write() {
 fn report_separates_limit_waits_from_tag_waits() {
     let folder = folder();
     let args =
-        "--name=x --filename=ram:4M --rw=randwrite --bs=4k --number_ios=20 --throttle_iops=100";
+        "--name=x --filename=ram:4M --rw=randwrite --bs=4k --number_ios=60 --throttle_iops=100";
     assert!(bench(&folder, &format!("--trace=t {args}")).status.success());
     let output = forebay(&folder).args(["trace", "report", "t"]).output().expect("it can be run");
     let text = stdout(&output);

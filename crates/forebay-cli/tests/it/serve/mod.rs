@@ -10,7 +10,7 @@
 //! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
 //! - `ctl`: exports added, removed and changed while it runs; `manners`: in the background, with a
 //!   command, and its log; `top`: its counters, as text, as JSON and as a live view; `traces`:
-//!   traces of it;
+//!   traces of it; `other_users`: clients of another user;
 //! - `confinement`: restrictions that the kernel enforces;
 //! - `hangup`: SIGHUP, with and without a controlling terminal; `resize`: files that grow;
 //! - `endings`: messages and exit codes after failures;
@@ -36,6 +36,7 @@ mod load;
 mod locks;
 mod manners;
 mod masking;
+mod other_users;
 mod process;
 mod qemu;
 mod refusals;
