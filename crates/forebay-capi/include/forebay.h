@@ -455,6 +455,24 @@ int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *v
 // the former socket has ended.
 int forebay_insight_listen(const char *path);
 
+// Stores the counters of all open disks of this process and of their owners in buf, which has size
+// bytes, as OpenMetrics text for Prometheus, with a zero byte at the end. Serve it with the
+// content type "application/openmetrics-text; version=1.0.0; charset=utf-8". A longer text is
+// truncated, and must not be served.
+//
+// Returns the length of the whole text without the zero byte, or a negative errno. The text may be
+// longer at the next call, such as after another disk was opened: enlarge buf and call again until
+// the result is below size.
+int forebay_insight_openmetrics(char *buf, size_t size);
+
+// Stores a line for each open disk of this process in buf, which has size bytes, in the format of
+// /proc/diskstats (17 counters), with a zero byte at the end. The major number is 240, and the
+// minor number is that of the disk in this process. A longer text is truncated.
+//
+// Returns the length of the whole text without the zero byte, or a negative errno. The text may be
+// longer at the next call: see forebay_insight_openmetrics().
+int forebay_insight_diskstats(char *buf, size_t size);
+
 // Stores the requests that have exceeded their time limit (io_timeout_ms of the spec) since the
 // last call, oldest first, at most max of them. The disk keeps the latest 256. Intended for logs.
 //

@@ -189,6 +189,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("top", "interval", "top a", "top a --interval 7"),
     ("top", "once", "top a", "top a --once"),
     ("top", "json", "top a", "top a --json"),
+    ("top", "diskstats", "top a", "top a --diskstats"),
     ("trace report", "path", "trace report a", "trace report b"),
     ("trace report", "slowest", "trace report a", "trace report a --slowest 7"),
     ("trace report", "json", "trace report a", "trace report a --json"),

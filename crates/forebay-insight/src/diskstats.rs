@@ -1,8 +1,8 @@
 //! Counters of disks as lines of `/proc/diskstats`.
 
 use crate::stats::names;
-use forebay::{DiskMeter, Op, OpStats};
-use std::fmt::Write as _;
+use forebay::{DiskMeter, Op};
+use std::collections::BTreeMap;
 
 /// The major number of the lines. Linux leaves 240 to 254 to local use, and never assigns them.
 /// Traces use the same.
@@ -26,34 +26,59 @@ const NS_PER_MS: u64 = 1_000_000;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn diskstats(disks: &[DiskMeter]) -> String {
-    let mut text = String::new();
-    for (name, meter) in names(disks).iter().zip(disks) {
-        // Readers split the line at spaces.
-        let name = name.replace(char::is_whitespace, "_");
-        let _ = writeln!(text, "{MAJOR:4} {:7} {name} {}", meter.number(), counters(meter));
-    }
-    text
+    names(disks).iter().zip(disks).map(|(name, meter)| diskstats_of(name, meter)).collect()
 }
 
-/// Returns the 17 counters.
-fn counters(meter: &DiskMeter) -> String {
+/// Returns the line of a disk with this name.
+#[doc(hidden)]
+pub fn diskstats_of(name: &str, meter: &DiskMeter) -> String {
     let stats = meter.stats();
-    let op = |op| stats.queue.op(op);
-    let zeroes = op(Op::WriteZeroes);
-    let mut writes = *op(Op::Write);
-    writes.requests += zeroes.requests;
-    writes.merges += zeroes.merges;
-    writes.bytes += zeroes.bytes;
-    writes.ticks_ns += zeroes.ticks_ns;
-    let (reads, discards, flushes) = (op(Op::Read), op(Op::Discard), op(Op::Flush));
-    let all_ns: u64 = Op::ALL.into_iter().map(|of| op(of).ticks_ns).sum();
-    let four =
-        |op: &OpStats| [op.requests, op.merges, op.bytes / SECTOR_BYTES, op.ticks_ns / NS_PER_MS];
-    let whole = [stats.in_flight, stats.queue.busy_ns / NS_PER_MS, all_ns / NS_PER_MS];
-    let flush = [flushes.requests, flushes.ticks_ns / NS_PER_MS];
-    let all = four(reads).into_iter().chain(four(&writes)).chain(whole);
-    let all = all.chain(four(discards)).chain(flush);
-    all.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+    let counters: BTreeMap<_, _> = stats.counters().collect();
+    diskstats_line(name, meter.number(), stats.in_flight, |counter| counters[counter])
+}
+
+/// Returns the line of a disk with this name, number and number of requests at the device.
+/// `counter` returns the value of a counter by its name in [`forebay::disk_counters`].
+#[doc(hidden)]
+pub fn diskstats_line(
+    name: &str,
+    number: u64,
+    in_flight: u64,
+    counter: impl Fn(&str) -> u64,
+) -> String {
+    // Readers split the line at spaces, and an export may have an empty name.
+    let name = match name {
+        "" => format!("#{number}"),
+        name => name.replace(char::is_whitespace, "_"),
+    };
+    // Counters of another process may be any numbers.
+    let sum = |ops: &[Op], what: &str| {
+        let values = ops.iter().map(|op| counter(&format!("{}_{what}", op.name())));
+        values.fold(0, u64::saturating_add)
+    };
+    let four = |ops: &[Op]| {
+        [
+            sum(ops, "requests"),
+            sum(ops, "merges"),
+            sum(ops, "bytes") / SECTOR_BYTES,
+            sum(ops, "ticks_ns") / NS_PER_MS,
+        ]
+    };
+    let time_ms = [counter("busy_ns"), sum(&Op::ALL, "ticks_ns")].map(|ns| ns / NS_PER_MS);
+    let flushes = [sum(&[Op::Flush], "requests"), sum(&[Op::Flush], "ticks_ns") / NS_PER_MS];
+    let numbers = [
+        &four(&[Op::Read])[..],
+        &four(&[Op::Write, Op::WriteZeroes]),
+        &[in_flight],
+        &time_ms,
+        &four(&[Op::Discard]),
+        &flushes,
+    ];
+    let mut line = format!("{MAJOR:4} {number:7} {name}");
+    for number in numbers.concat() {
+        line += &format!(" {number}");
+    }
+    line + "\n"
 }
 
 #[cfg(test)]
@@ -95,5 +120,14 @@ mod tests {
         let names: Vec<_> = lines.lines().map(|line| line.split(' ').rev().nth(17)).collect();
         let expected = disks.each_ref().map(|disk| format!("a_b.img#{}", disk.meter().number()));
         assert_eq!(names, expected.each_ref().map(|name| Some(name.as_str())), "{lines}");
+    }
+
+    #[test]
+    fn line_has_every_field_also_if_the_name_is_empty_and_numbers_are_large() {
+        let line = diskstats_line("", 7, 3, |_| u64::MAX);
+        let fields: Vec<_> = line.split_whitespace().collect();
+        assert_eq!((fields.len(), &fields[..3]), (20, &["240", "7", "#7"][..]), "{line}");
+        assert_eq!(fields[11], "3", "in flight: {line}");
+        assert_eq!(fields[12], (u64::MAX / 1_000_000).to_string(), "busy, ms: {line}");
     }
 }

@@ -51,5 +51,7 @@ pub mod socket_file;
 pub mod stats;
 
 pub use diskstats::diskstats;
+#[doc(hidden)]
+pub use diskstats::{diskstats_line, diskstats_of};
 pub use listen::{Insight, ListenError};
 pub use openmetrics::{CONTENT_TYPE, openmetrics};

@@ -79,6 +79,8 @@ int main(void)
     CHECK_FAILS(forebay_info(disk, NULL, text, 8), EINVAL, "name is NULL");
     CHECK_FAILS(forebay_info(disk, "driver", NULL, 8), EINVAL, "result is NULL");
     CHECK_FAILS(forebay_info_number(disk, "capacity", NULL), EINVAL, "result is NULL");
+    CHECK_FAILS(forebay_insight_openmetrics(NULL, 8), EINVAL, "result is NULL");
+    CHECK_FAILS(forebay_insight_diskstats(NULL, 8), EINVAL, "result is NULL");
 
     /* Places that are not for their type. */
     void *odd = (char *)done + 1;

@@ -32,16 +32,14 @@ pub(super) const DISKS: [Column<DiskSample>; 14] = [
     column("DEPTH", 5, 0, |disk| disk.in_flight.to_string()),
     column("BUSY", 5, 0, |disk| percent(disk.utilization)),
     column("MEAN", 7, 100, |disk| disk.stages.last().map_or_else(dash, mean)),
-    column("P99", 7, 0, |disk| {
-        disk.stages.last().map_or_else(dash, |it| time_of(it, it.p99_ns as f64))
-    }),
+    column("P99", 7, 0, |disk| disk.stages.last().map_or_else(dash, p99)),
     column("FLUSH", 6, 100, |disk| count(disk.flushes["asked"])),
     column("SYSCALL", 7, 120, |disk| count(disk.system_calls)),
     column("SCHEDULER", 11, 120, |disk| disk.scheduler.clone()),
     column("DRIVER", 10, 140, |disk| disk.driver.clone()),
 ];
 
-pub(super) const EXPORTS: [Column<ExportSample>; 9] = [
+pub(super) const EXPORTS: [Column<ExportSample>; 11] = [
     column("EXPORT", 12, 0, |export| export.name.clone()),
     column("CLIENTS", 7, 0, |export| export.clients.to_string()),
     column("REQ/s", 6, 0, |export| count(export.requests)),
@@ -51,6 +49,8 @@ pub(super) const EXPORTS: [Column<ExportSample>; 9] = [
     column("ERR/s", 5, 0, |export| count(export.errors)),
     column("RECEIVE", 7, 0, |export| export.stages.first().map_or_else(dash, mean)),
     column("AT DISK", 7, 0, |export| export.stages.last().map_or_else(dash, mean)),
+    column("REC P99", 7, 100, |export| export.stages.first().map_or_else(dash, p99)),
+    column("DISK P99", 8, 100, |export| export.stages.last().map_or_else(dash, p99)),
 ];
 
 pub(super) const OWNERS: [Column<OwnerSample>; 10] = [
@@ -120,6 +120,10 @@ pub(super) fn time_of(stage: &StageSample, ns: f64) -> String {
 
 fn mean(stage: &StageSample) -> String {
     time_of(stage, stage.mean_ns)
+}
+
+fn p99(stage: &StageSample) -> String {
+    time_of(stage, stage.p99_ns as f64)
 }
 
 /// Returns a share.

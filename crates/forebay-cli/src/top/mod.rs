@@ -2,10 +2,12 @@
 //!
 //! - [`source`]: the process, which [`find`] finds; [`answer`]: its counters;
 //! - [`sample`]: the rates between two answers, which are the output of `--json`;
+//! - [`diskstats`]: the output of `--diskstats`;
 //! - [`text`]: the output of `--once`; [`view`]: the live view; [`columns`]: the tables of both.
 
 mod answer;
 mod columns;
+mod diskstats;
 mod find;
 mod sample;
 mod source;
@@ -28,6 +30,7 @@ Examples:
   forebay top run/control --once         rates over one second, as text
   forebay top run/control --json         a line of JSON for each interval, until interrupted
   forebay top run/control --json --once  one line
+  forebay top run/control --diskstats    counters so far, in the format of /proc/diskstats
 The socket is that of forebay serve --control, of forebay bench --insight, or of a program that
 calls Insight::listen of the crate forebay-insight. In the live view, ? lists the keys. NO_COLOR=1
 turns colours off.";
@@ -48,6 +51,10 @@ pub(crate) struct TopArgs {
     /// Print a line of JSON for each interval; see docs/guide.md
     #[arg(long)]
     json: bool,
+    /// Print a line for each disk in the format of /proc/diskstats, with the counters since the
+    /// disk was opened, and exit
+    #[arg(long, conflicts_with_all = ["interval", "once", "json"])]
+    diskstats: bool,
 }
 
 /// Parses an interval.
@@ -59,13 +66,16 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Runs `forebay top`.
 pub(crate) fn main(args: &TopArgs) -> Result<(), Failure> {
-    let is_view = !args.once && !args.json;
+    let is_view = !args.once && !args.json && !args.diskstats;
     let has_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if is_view && !has_terminal {
-        let why = "the live view needs a terminal: use --once for text, or --json";
+        let why = "the live view needs a terminal: use --once for text, --json or --diskstats";
         return Err(Failure::Usage(why.to_owned()));
     }
     let path = args.socket.clone().map_or_else(find::only_socket, Ok)?;
+    if args.diskstats {
+        return output::stdout(&diskstats::of(&source::answer(&path)?));
+    }
     let mut source = Source::open(&path, args.interval)?;
     if is_view {
         return view::run(source, &path);

@@ -52,7 +52,11 @@ impl Source {
     }
 }
 
-fn answer(path: &Path) -> Result<Answer, Failure> {
+/// Returns the counters of the process at this socket.
+///
+/// # Errors
+/// Fails if no process answers there.
+pub(super) fn answer(path: &Path) -> Result<Answer, Failure> {
     let reply = ask(path, &json!({ "command": "stats" }), &[])?;
     Answer::parse(reply).map_err(|why| Failure::Run(format!("{}: {why}", path.display())))
 }

@@ -1,5 +1,5 @@
-//! A small HTTP server for metrics: `GET /metrics` and nothing else, with one request for each
-//! connection.
+//! A small HTTP server for metrics: `GET /metrics`, `GET /diskstats` and nothing else, with one
+//! request for each connection.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -101,12 +101,47 @@ impl Service for Exposition {
 
     fn receive(&self, request: &mut Vec<u8>, bytes: &[u8]) -> Answer {
         request.extend_from_slice(bytes);
-        answer(request, || self.text().ok()).map_or(Answer::More, Answer::Last)
+        let text = |page| match page {
+            Page::Metrics => self.text().ok(),
+            Page::Diskstats => Some(self.diskstats()),
+        };
+        answer(request, text).map_or(Answer::More, Answer::Last)
     }
 }
 
-/// Returns the reply to the bytes received so far; `None` if the request is incomplete.
-fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u8>> {
+/// A page of the server.
+#[derive(Clone, Copy, Debug)]
+enum Page {
+    /// All metrics, as OpenMetrics.
+    Metrics,
+    /// The disks, as lines of `/proc/diskstats`.
+    Diskstats,
+}
+
+impl Page {
+    /// Returns the page at this path.
+    fn at(path: &str) -> Option<Page> {
+        match path {
+            "/metrics" => Some(Page::Metrics),
+            "/diskstats" => Some(Page::Diskstats),
+            _ => None,
+        }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Page::Metrics => CONTENT_TYPE,
+            Page::Diskstats => PLAIN_TEXT,
+        }
+    }
+}
+
+/// Content type of a text without a format of its own.
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// Returns the reply to the bytes received so far; `None` if the request is incomplete. `text`
+/// returns the text of a page, or `None` if it cannot be made.
+fn answer(request: &[u8], text: impl FnOnce(Page) -> Option<String>) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     match parsed.parse(request) {
@@ -124,20 +159,17 @@ fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u
     let path = parsed.path.unwrap_or_default();
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     let is_head = parsed.method == Some("HEAD");
-    let mut body = match (parsed.method, path) {
-        (Some("GET" | "HEAD"), "/metrics") => match text() {
-            Some(text) => Body { kind: CONTENT_TYPE, bytes: text.into_bytes() },
+    let mut body = match (parsed.method, Page::at(path)) {
+        (Some("GET" | "HEAD"), Some(page)) => match text(page) {
+            Some(text) => Body { kind: page.content_type(), bytes: text.into_bytes() },
             None => {
                 let body = Body::text("cannot format the metrics\n");
                 return Some(reply("500 Internal Server Error", "", body));
             }
         },
-        (Some("GET" | "HEAD"), _) => {
-            return Some(reply(
-                "404 Not Found",
-                "",
-                Body::text("not found: only /metrics exists\n"),
-            ));
+        (Some("GET" | "HEAD"), None) => {
+            let body = Body::text("not found: only /metrics and /diskstats exist\n");
+            return Some(reply("404 Not Found", "", body));
         }
         _ => {
             let allow = "Allow: GET, HEAD\r\n";
@@ -158,7 +190,7 @@ struct Body {
 
 impl Body {
     fn text(text: &str) -> Body {
-        Body { kind: "text/plain; charset=utf-8", bytes: text.into() }
+        Body { kind: PLAIN_TEXT, bytes: text.into() }
     }
 }
 

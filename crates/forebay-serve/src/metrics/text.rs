@@ -1,4 +1,4 @@
-//! Exposition of all metrics as one text.
+//! Exposition of all metrics as one text, and of the disks as lines of `/proc/diskstats`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,28 +15,37 @@ use super::traffic::TrafficSum;
 use forebay_front::{RequestKind, Stage};
 use forebay_insight::CONTENT_TYPE as OPENMETRICS;
 use forebay_insight::disk_metrics::{self, DiskRow};
+use forebay_insight::diskstats_of;
 use forebay_insight::families::{Families, Name, Value};
 
 /// Content type of the text.
 pub(super) const CONTENT_TYPE: &str = OPENMETRICS;
 
-/// Encoder of the text.
+/// Encoder of both texts.
 #[derive(Debug)]
 pub(super) struct Exposition {
     registry: Registry,
+    counters: Arc<Counters>,
 }
 
 impl Exposition {
     pub(super) fn new(counters: Arc<Counters>, process: Process) -> Exposition {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(All { counters, process: Mutex::new(process) }));
-        Exposition { registry }
+        let all = All { counters: Arc::clone(&counters), process: Mutex::new(process) };
+        registry.register_collector(Box::new(all));
+        Exposition { registry, counters }
     }
 
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    /// Returns the disks of all exports as lines of `/proc/diskstats`.
+    pub(super) fn diskstats(&self) -> String {
+        let exports = self.counters.snapshot().counted;
+        exports.iter().map(|export| diskstats_of(&export.name, &export.disk.meter())).collect()
     }
 }
 

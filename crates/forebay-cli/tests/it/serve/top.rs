@@ -84,6 +84,11 @@ fn rates_of_a_server_are_printed_as_text_and_as_json() {
     for (head, row) in [("\nDISK ", "\nram:1M "), ("\nEXPORT ", "\nnull:1M ")] {
         assert!(text.contains(head) && text.contains(row), "{text}");
     }
+    let lines = stdout(&top(&folder, "run/control --diskstats"));
+    let lines: Vec<Vec<_>> = lines.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|fields| fields.len() == 20), "{lines:?}");
+    assert_eq!((lines[0][2], lines[1][2], lines[1][3]), ("ram:1M", "null:1M", "0"));
+    assert!(lines[0][3].parse::<u64>().is_ok_and(|reads| reads > 0), "{lines:?}");
     // Without an end it goes on until its reader has gone, or the server.
     let mut endless = command(&folder, "run/control --json --interval 0.1")
         .stdout(Stdio::piped())
@@ -181,6 +186,8 @@ fn wrong_sockets_and_malformed_answers_are_refused_with_the_reason() {
     assert!(file.contains("not a socket; use the socket of serve --control or bench"), "{file}");
     let none = error(&folder, "--once", 2);
     assert!(none.starts_with("forebay: no running process found in "), "{none}");
+    let both = error(&folder, "run/none --diskstats --interval 2", 2);
+    assert!(both.contains("--diskstats cannot be combined with --interval"), "{both}");
     let terminal = error(&folder, "run/none", 2);
     assert!(terminal.contains("the live view needs a terminal: use --once"), "{terminal}");
     let listener = UnixListener::bind(folder.path().join("run/odd")).expect("a socket");
