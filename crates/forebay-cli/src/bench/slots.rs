@@ -134,12 +134,11 @@ impl Slots {
     /// number, and a buffer. [`Slots::give_back`] frees the slot.
     #[inline(always)]
     pub(super) fn take(&mut self, file: u16) -> (u32, Buf) {
+        if file > 0 || self.free.last().is_some_and(|free| free.buf.is_none()) {
+            self.change_buffer(file);
+        }
         let Free { slot, buf } = self.free.pop().expect("there is room for the I/O");
-        let buf = match buf {
-            Some(buf) if file == 0 => buf,
-            own => self.other_buffer(slot, file, own),
-        };
-        (slot, buf)
+        (slot, buf.expect("there is a buffer for each slot"))
     }
 
     /// Does the same for a trim.
@@ -152,15 +151,18 @@ impl Slots {
         slot
     }
 
-    /// Returns the buffer for an I/O on a file after the first, or whose slot has none.
+    /// Gives the next free slot a buffer for an I/O on this file, if it is not the first, or if the
+    /// slot has none.
+    // In place, so that the usual path has its buffer in registers.
     #[cold]
     #[inline(never)]
-    fn other_buffer(&mut self, slot: u32, file: u16, own: Option<Buf>) -> Buf {
-        let buf = match &mut self.file_buffers {
-            Some(buffers) if file > 0 => buffers.borrow(slot, file, own),
+    fn change_buffer(&mut self, file: u16) {
+        let Some(free) = self.free.last_mut() else { return };
+        let own = free.buf.take();
+        free.buf = match &mut self.file_buffers {
+            Some(buffers) if file > 0 => buffers.borrow(free.slot, file, own),
             _ => own.or_else(|| self.stock.pop()),
         };
-        buf.expect("there is a buffer for each slot")
     }
 
     #[cold]
