@@ -66,6 +66,9 @@ pub enum Mix {
     Only(Direction),
     /// Reads and writes, mixed by `rwmixread`.
     ReadWrite,
+    /// The directions of a log that has trims beside other I/Os, by [`Direction::index`]. The log
+    /// determines their order.
+    Recorded([bool; 3]),
 }
 
 /// An access pattern: the value of `rw=`.
@@ -95,7 +98,8 @@ impl Pattern {
         Some(Self { random, mix })
     }
 
-    /// Returns its name in fio's reports.
+    /// Returns its name in fio's reports. The pattern of a log with trims has no name in fio: the
+    /// result lists its directions.
     pub fn word(self) -> &'static str {
         match (self.random, self.mix) {
             (false, Mix::Only(direction)) => direction.word(),
@@ -104,6 +108,9 @@ impl Pattern {
             }
             (false, Mix::ReadWrite) => "rw",
             (true, Mix::ReadWrite) => "randrw",
+            (_, Mix::Recorded([true, true, _])) => "read,write,trim",
+            (_, Mix::Recorded([true, false, _])) => "read,trim",
+            (_, Mix::Recorded([false, ..])) => "write,trim",
         }
     }
 
@@ -112,6 +119,7 @@ impl Pattern {
         match self.mix {
             Mix::Only(only) => only == direction,
             Mix::ReadWrite => direction != Direction::Trim,
+            Mix::Recorded(directions) => directions[direction.index()],
         }
     }
 }

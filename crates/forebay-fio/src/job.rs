@@ -280,6 +280,12 @@ impl Job {
         self.sizes_used().map(SizeRule::max).max().unwrap_or(self.bs)
     }
 
+    /// Returns the size of the largest read or write, bytes; 0 for a job that only trims.
+    pub fn buffer_bytes(&self) -> u32 {
+        let moves = [Direction::Read, Direction::Write].into_iter().filter(|&it| self.rw.has(it));
+        moves.map(|direction| self.sizes[direction.index()].max()).max().unwrap_or(0)
+    }
+
     /// Returns the workload of clone number `clone` (counted over all jobs) on `region`. Unless
     /// `randrepeat` is set, `chance` is mixed into the seed.
     pub fn workload(&self, region: Region, clone: u64, chance: u64) -> Workload {

@@ -5,19 +5,19 @@
 //! The blocking calls of the library have no priority. With a priority, each call is one I/O of a
 //! queue and a wait for it.
 
-use forebay::{BioQueue, Buf, Disk, IoError, Owner};
+use forebay::{BioQueue, Buf, Disk, Io, IoError, Owner};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 
 use super::memory::buffers;
 use super::priority::Prioritiser;
-use super::queued::io;
+use super::queued::transfer;
 use super::tally::Tally;
 
 /// The objects that the calls of a clone use.
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// None for trims.
+    /// None if the job only trims.
     buf: Option<Buf>,
     /// For each file, the owner of the I/Os, if it has limits or a weight.
     owners: Vec<Option<Owner>>,
@@ -132,19 +132,23 @@ fn call_queued(
     buf: &mut Option<Buf>,
 ) -> Result<u64, IoError> {
     let queue = &mut queues[usize::from(op.file)];
-    // Trims have no buffer.
-    let io = priorities.apply(io(tally, op, buf.take()), op, 0);
+    let io = match op.direction {
+        // A trim leaves the buffer here.
+        Direction::Trim => Io::discard(op.offset, op.len.into()),
+        _ => transfer(tally, op, buf.take().expect("a read or write has a buffer")),
+    };
+    let io = priorities.apply(io, op, 0);
     let submitted = match owner {
         None => queue.submit(io),
         Some(owner) => queue.submit_for(owner, io),
     };
     if let Err(refused) = submitted {
-        *buf = refused.io.into_buf();
+        *buf = refused.io.into_buf().or(buf.take());
         return Err(IoError::Refused(refused.kind));
     }
     let mut result = Ok(0);
     queue.reap_with(1, 1, |completion| {
-        *buf = completion.buf;
+        *buf = completion.buf.or(buf.take());
         result = completion.result.map_err(IoError::Ended);
     });
     result

@@ -5,7 +5,6 @@
 //! another file borrows one of that file's, and leaves that of its slot here until it ends.
 
 use forebay::{Buf, Disk};
-use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
 
 use super::memory::buffers;
@@ -23,7 +22,7 @@ impl FileBuffers {
     /// Allocates as many buffers for each of these disks as the job has I/Os in flight; `None` if
     /// the job needs none.
     pub(super) fn new<'a>(job: &Job, disks: impl Iterator<Item = &'a Disk>) -> Option<Box<Self>> {
-        if job.fixedbufs != Some(true) || job.rw.has(Direction::Trim) {
+        if job.fixedbufs != Some(true) || job.buffer_bytes() == 0 {
             return None;
         }
         let free: Vec<_> = disks.map(|disk| buffers(job, disk)).collect();
@@ -31,7 +30,7 @@ impl FileBuffers {
         (!free.is_empty()).then(|| Box::new(Self { free, parked }))
     }
 
-    /// Takes a buffer of this file, which is not the first, for the I/O of a slot.
+    /// Takes a buffer of this file, which is not the first, for a read or write of a slot.
     pub(super) fn borrow(&mut self, slot: u32, file: u16, own: Option<Buf>) -> Option<Buf> {
         let borrowed = self.free[usize::from(file) - 1].pop();
         assert!(borrowed.is_some(), "a file has a buffer for each slot");
@@ -39,7 +38,7 @@ impl FileBuffers {
         borrowed
     }
 
-    /// Takes the buffer back, and returns that of the slot.
+    /// Takes the buffer back, and returns that of the slot. Trims have borrowed none.
     pub(super) fn give_back(&mut self, slot: u32, file: u16, borrowed: Option<Buf>) -> Option<Buf> {
         self.free[usize::from(file) - 1].extend(borrowed);
         self.parked[slot as usize].take()

@@ -44,7 +44,7 @@ fn check_within(
     let what = if buffers >= bitmap {
         format!(
             "its buffers need --bs={} x --iodepth={} x --numjobs={}; lower one of them",
-            job.bs_max(),
+            job.buffer_bytes(),
             job.iodepth,
             job.numjobs
         )
@@ -64,10 +64,7 @@ fn check_within(
 }
 
 fn buffer_bytes(job: &Job) -> u64 {
-    match job.rw.has(Direction::Trim) {
-        true => 0,
-        false => u64::from(job.bs_max()) * u64::from(job.iodepth),
-    }
+    u64::from(job.buffer_bytes()) * u64::from(job.iodepth)
 }
 
 fn bitmap_bytes(job: &Job, region: Region) -> u64 {
@@ -78,18 +75,19 @@ fn bitmap_bytes(job: &Job, region: Region) -> u64 {
     written.saturating_add(job.workload(region, 0, 0).map_bytes())
 }
 
-/// Allocates one buffer per I/O; none for trims. Registers the buffers with the disk, if it does
-/// that, and fills them if the job writes them unchanged.
+/// Allocates one buffer per I/O; none for a job that only trims. Registers the buffers with the
+/// disk, if it does that, and fills them if the job writes them unchanged.
 pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
-    if job.rw.has(Direction::Trim) {
+    let len_bytes = job.buffer_bytes() as usize;
+    if len_bytes == 0 {
         return Vec::new();
     }
     let with_data = job.rw.has(Direction::Write) && !job.verify;
     let mut draws = Xoshiro256::new(job.randseed, u64::MAX);
     let buffer = |_| {
         let mut buf = match job.fixedbufs {
-            Some(false) => Buf::new(job.bs_max() as usize),
-            _ => disk.buf(job.bs_max() as usize),
+            Some(false) => Buf::new(len_bytes),
+            _ => disk.buf(len_bytes),
         };
         match &job.checks.buffer_pattern {
             _ if !with_data || job.checks.zero_buffers => {}

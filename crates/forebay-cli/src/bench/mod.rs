@@ -12,10 +12,10 @@
 //!   [`status`], intermediate reports, and [`stop`], the signals;
 //! - [`steady`]: jobs that end in a steady state;
 //! - [`contents`]: the data of blocks, generated and verified;
-//! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
-//!   blocking [`calls`]; with [`queues`] and [`file_buffers`], those of several files, [`tally`],
-//!   its figures, [`pauses`], work between I/Os, [`written`] with [`block_set`], blocks to read
-//!   back, and [`usage`], CPU time;
+//! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop, with
+//!   [`slots`]) or is blocking [`calls`]; with [`queues`] and [`file_buffers`], those of several
+//!   files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`] with [`block_set`],
+//!   blocks to read back, and [`usage`], CPU time;
 //! - [`placement`], [`together`]: the processors of clones, and jobs that depend on each other;
 //! - [`log_files`]: the logs; [`trace`]: the stages of requests; [`pictures`]: the options for
 //!   pictures, with [`series`], rates over time, and [`page`], the charts of a run;
@@ -61,6 +61,7 @@ mod queues;
 mod replay;
 mod run;
 mod series;
+mod slots;
 mod stages;
 mod status;
 mod steady;

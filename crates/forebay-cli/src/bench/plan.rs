@@ -158,9 +158,10 @@ impl Needs {
         self.iodepth = self.iodepth.max(job.iodepth);
         self.fixed |= job.fixedbufs == Some(true);
         if job.fixedbufs != Some(false) {
+            let bytes = u64::from(job.buffer_bytes());
             // Each buffer starts at a page.
             let page = forebay::BUF_ALIGN as u64;
-            self.buffer_bytes += u64::from(job.bs).next_multiple_of(page) * u64::from(job.iodepth);
+            self.buffer_bytes += bytes.next_multiple_of(page) * u64::from(job.iodepth);
         }
     }
 
@@ -169,7 +170,8 @@ impl Needs {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
         }
-        if self.fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
+        let is_fixed = self.fixed && self.buffer_bytes > 0;
+        if is_fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
             spec.set("fixed_buffers", &self.buffer_bytes.to_string());
         }
         // The layer's default is too small for deeper jobs.

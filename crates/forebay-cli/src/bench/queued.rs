@@ -20,12 +20,10 @@ use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
 use std::hint::cold_path;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 
-use super::file_buffers::FileBuffers;
-use super::memory::buffers;
 use super::priority::Prioritiser;
 use super::queues::Queues;
+use super::slots::{InFlight, Slots};
 use super::tally::Tally;
 use super::tally::pauses::Reap;
 
@@ -38,13 +36,8 @@ pub(super) struct Queued {
     owner: Option<Owner>,
     /// The queues of further files.
     more: Option<Box<Queues>>,
-    /// The registered buffers of further files, if the job wants registered buffers.
-    file_buffers: Option<Box<FileBuffers>>,
-    /// I/Os in flight, by their numbers.
-    slots: Vec<Slot>,
-    free: Vec<Free>,
-    /// Slots above the present depth, if a latency target changes it.
-    spare: Vec<Free>,
+    /// The I/Os in flight, and their buffers.
+    slots: Slots,
     /// The most I/Os in flight at the present depth.
     peak: u32,
     /// Slots of the batch that is not yet committed.
@@ -59,48 +52,6 @@ pub(super) struct Queued {
     iostats: bool,
     /// Sets the priorities of I/Os, if not all have the usual one.
     priorities: Option<Box<Prioritiser>>,
-}
-
-/// The number of a free slot, with the buffer for its next I/O. Trims have none.
-#[derive(Debug)]
-struct Free {
-    slot: u32,
-    buf: Option<Buf>,
-}
-
-// The parts of the I/O, because a copy of an `Op` would include its padding.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    offset: u64,
-    start_ns: u64,
-    issued_ns: u64,
-    len: u32,
-    file: u16,
-    direction: Direction,
-}
-
-impl Slot {
-    const IDLE: Self =
-        Self { offset: 0, start_ns: 0, issued_ns: 0, len: 0, file: 0, direction: Direction::Read };
-
-    #[inline(always)]
-    fn new(op: Op, start_ns: u64, issued_ns: u64) -> Self {
-        let Op { direction, file, offset, len } = op;
-        Self { offset, start_ns, issued_ns, len, file, direction }
-    }
-
-    #[inline(always)]
-    fn op(&self) -> Op {
-        let Self { direction, file, offset, len, .. } = *self;
-        Op { direction, file, offset, len }
-    }
-
-    /// Returns clat and lat of an I/O that was reaped at `now_ns`: from its commit, and from its
-    /// start. slat is the difference of the two.
-    #[inline(always)]
-    fn latencies(&self, now_ns: u64) -> [u64; 2] {
-        [now_ns - self.issued_ns, now_ns - self.start_ns]
-    }
 }
 
 /// Records the submission latency of an I/O that was committed at `now_ns`.
@@ -120,22 +71,13 @@ impl Queued {
         priorities: Option<Prioritiser>,
     ) -> Self {
         let (disk, owner) = disks[0];
-        let depth = job.iodepth as usize;
-        let bufs = buffers(job, disk).into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        let mut free: Vec<_> =
-            (0..job.iodepth).zip(bufs).map(|(slot, buf)| Free { slot, buf }).collect();
-        // The first is taken from the end.
-        free.reverse();
         Self {
             queue: disk.queue(),
             owner: owner.cloned(),
             more: Queues::new(&disks[1..]),
-            file_buffers: FileBuffers::new(job, disks[1..].iter().map(|(disk, _)| *disk)),
-            slots: vec![Slot::IDLE; depth],
-            free,
-            spare: Vec::new(),
+            slots: Slots::new(job, disk, disks[1..].iter().map(|(disk, _)| *disk)),
             peak: 0,
-            batch: Vec::with_capacity(depth),
+            batch: Vec::with_capacity(job.iodepth as usize),
             next: None,
             tag_waits: Moments::new(),
             is_fresh: false,
@@ -151,13 +93,7 @@ impl Queued {
 
     /// Limits the I/Os in flight to `depth`, while there are none. It is at most `iodepth`.
     pub(super) fn set_depth(&mut self, depth: u32) {
-        assert!(self.in_flight() == 0, "no I/O uses a slot that is taken away");
-        self.free.append(&mut self.spare);
-        self.free.sort_by_key(|free| std::cmp::Reverse(free.slot));
-        let nr_spare = self.free.len() - depth as usize;
-        self.spare.extend(self.free.drain(..nr_spare));
-        if self.slots.len() != depth as usize {
-            self.slots.resize(depth as usize, Slot::IDLE);
+        if self.slots.set_depth(depth) {
             self.peak = 0;
         }
     }
@@ -183,10 +119,10 @@ impl Queued {
                     0 => break,
                     rest => self.reap_now::<TIMED>(tally, rest, rest),
                 }
-            } else if self.free.is_empty() {
+            } else if self.slots.nr_free() == 0 {
                 // All I/Os are in flight; `iodepth_low` limits how many may be left.
                 let mut left = in_flight;
-                while self.free.is_empty() || left > job.iodepth_low {
+                while self.slots.nr_free() == 0 || left > job.iodepth_low {
                     self.reap::<TIMED, S>(tally, min.max(1).min(left), max, PhantomData);
                     left = self.in_flight();
                 }
@@ -205,7 +141,7 @@ impl Queued {
     }
 
     fn in_flight(&self) -> u32 {
-        (self.slots.len() - self.free.len()) as u32
+        self.slots.nr_in_flight()
     }
 
     /// Submits and commits one batch, or as much as there is room for. Returns whether there may be
@@ -247,7 +183,7 @@ impl Queued {
         // There is room for one.
         let room = match tally.job.iodepth_batch {
             1 => 1,
-            batch => self.free.len().min(batch as usize),
+            batch => self.slots.nr_free().min(batch as usize),
         };
         if room == 1 {
             return self.submit_one::<TIMED>(tally, ops);
@@ -263,7 +199,7 @@ impl Queued {
             };
             match self.submit_plugged(tally, &op, times[1]) {
                 Ok(slot) => {
-                    self.slots[slot as usize] = Slot::new(op, times[0], 0);
+                    *self.slots.io_mut(slot) = InFlight::new(op, times[0], 0);
                     self.batch.push(slot);
                     tally.submitted(op);
                 }
@@ -286,18 +222,7 @@ impl Queued {
     #[cold]
     fn reap_overlapping<const TIMED: bool>(&mut self, tally: &mut Tally<'_>) {
         let Some(next) = self.next else { return };
-        let end = |op: Op| op.offset + u64::from(op.len);
-        loop {
-            let mut is_free = vec![false; self.slots.len()];
-            self.free.iter().for_each(|free| is_free[free.slot as usize] = true);
-            let mut in_flight = self.slots.iter().zip(is_free).filter(|(_, is_free)| !is_free);
-            let overlaps = in_flight.any(|(slot, _)| {
-                let op = slot.op();
-                op.offset < end(next) && next.offset < end(op)
-            });
-            if !overlaps {
-                return;
-            }
+        while self.slots.overlaps(next) {
             self.reap_now::<TIMED>(tally, 1, tally.job.iodepth);
         }
     }
@@ -316,7 +241,7 @@ impl Queued {
                 tally.submitted(op);
                 self.record_submit(tally, 1);
                 let now_ns = if TIMED { tally.read_clock() } else { 0 };
-                self.slots[slot as usize] = Slot::new(op, times[0], now_ns);
+                *self.slots.io_mut(slot) = InFlight::new(op, times[0], now_ns);
                 if TIMED {
                     commit(tally, op.direction, times[0], now_ns);
                 }
@@ -379,11 +304,13 @@ impl Queued {
     /// which the caller fills.
     #[inline(always)]
     fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, SubmitErrorKind> {
-        let Free { slot, mut buf } = self.free.pop().expect("there is room for the batch");
-        if op.file > 0 {
-            buf = self.borrow(slot, op.file, buf);
-        }
-        let mut io = io(tally, op, buf).user_data(slot.into());
+        let (slot, io) = if op.direction == Direction::Trim {
+            (self.slots.take_for_trim(), Io::discard(op.offset, op.len.into()))
+        } else {
+            let (slot, buf) = self.slots.take(op.file);
+            (slot, transfer(tally, op, buf))
+        };
+        let mut io = io.user_data(slot.into());
         if let Some(priorities) = &mut self.priorities {
             io = priorities.apply(io, op, slot);
         }
@@ -394,22 +321,10 @@ impl Queued {
         };
         if let Err(refused) = submitted {
             cold_path();
-            let buf = refused.io.into_buf();
-            let buf = give_back(&mut self.file_buffers, slot, op.file, buf);
-            self.free.push(Free { slot, buf });
+            self.slots.give_back(slot, op.file, refused.io.into_buf());
             return Err(refused.kind);
         }
         Ok(slot)
-    }
-
-    /// Returns the buffer for an I/O on a file after the first, whose slot has this one.
-    #[cold]
-    #[inline(never)]
-    fn borrow(&mut self, slot: u32, file: u16, own: Option<Buf>) -> Option<Buf> {
-        match &mut self.file_buffers {
-            Some(buffers) => buffers.borrow(slot, file, own),
-            None => own,
-        }
     }
 
     /// Submits to the queue of a file after the first.
@@ -448,9 +363,8 @@ impl Queued {
         }
         let now_ns = tally.read_clock();
         for slot in self.batch.drain(..) {
-            let slot = &mut self.slots[slot as usize];
-            slot.issued_ns = now_ns;
-            commit(tally, slot.direction, slot.start_ns, now_ns);
+            let (direction, start_ns) = self.slots.io_mut(slot).issue(now_ns);
+            commit(tally, direction, start_ns, now_ns);
         }
     }
 
@@ -473,26 +387,22 @@ impl Queued {
         if self.more.is_some() {
             return self.reap_files::<TIMED>(tally, min, max);
         }
-        let Self { queue, slots, free, tag_waits, priorities, .. } = self;
+        let Self { queue, slots, tag_waits, priorities, .. } = self;
         // One time stamp for all, read after the reaping.
         let mut stamp = None;
         let reaped = queue.reap_with(min as usize, max as usize, |completion| {
             let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
-            // Nothing that may panic has the buffer, so it needs no place in memory.
-            let buf = ManuallyDrop::new(buf);
-            assert!(free.len() < free.capacity(), "there is room for each slot");
-            free.push(Free { slot: user_data as u32, buf: ManuallyDrop::into_inner(buf) });
             let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
-            let slot = &slots[user_data as usize];
-            let op = slot.op();
+            slots.give_back_of_one_file(user_data as u32, buf);
+            let io = slots.io(user_data as u32);
+            let op = io.op();
             if let Some(ns) = tag_wait_ns {
                 tag_waits.record(ns);
             }
             match result {
                 Ok(moved) => {
-                    let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
-                    let buf = || free.last().and_then(|free| free.buf.as_deref());
-                    let block = || buf().unwrap_or_default();
+                    let latencies = if TIMED { io.latencies(now_ns) } else { [0; 2] };
+                    let block = || slots.last_block();
                     let ioprio = || ioprio(priorities, user_data);
                     tally.end::<TIMED>(op, moved, latencies, ioprio, block);
                 }
@@ -511,27 +421,26 @@ impl Queued {
     #[cold]
     #[inline(never)]
     fn reap_files<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
-        let Self { queue, more, slots, free, tag_waits, priorities, file_buffers, .. } = self;
+        let Self { queue, more, slots, tag_waits, priorities, .. } = self;
         let more = more.as_mut().expect("several files");
         let mut stamp = None;
         let reaped = more.reap(queue, min as usize, max as usize, &mut |completion| {
             let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
             let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
-            let slot = &slots[user_data as usize];
+            let io = *slots.io(user_data as u32);
             if let Some(ns) = tag_wait_ns {
                 tag_waits.record(ns);
             }
             match result {
                 Ok(moved) => {
-                    let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
+                    let latencies = if TIMED { io.latencies(now_ns) } else { [0; 2] };
                     let block = || buf.as_deref().unwrap_or_default();
                     let ioprio = || ioprio(priorities, user_data);
-                    tally.end::<TIMED>(slot.op(), moved, latencies, ioprio, block);
+                    tally.end::<TIMED>(io.op(), moved, latencies, ioprio, block);
                 }
-                Err(status) => tally.fail(slot.op(), IoError::Ended(status)),
+                Err(status) => tally.fail(io.op(), IoError::Ended(status)),
             }
-            let buf = give_back(file_buffers, user_data as u32, slot.file, buf);
-            free.push(Free { slot: user_data as u32, buf });
+            slots.give_back(user_data as u32, io.op().file, buf);
         });
         if stamp.is_none() {
             tally.read_clock_for::<TIMED>();
@@ -547,26 +456,9 @@ fn ioprio(priorities: &Option<Box<Prioritiser>>, slot: u64) -> u16 {
     priorities.as_ref().map_or(0, |priorities| priorities.of_slot(slot as u32))
 }
 
-/// Returns the buffer of a slot whose I/O on this file had `used`.
-fn give_back(
-    buffers: &mut Option<Box<FileBuffers>>,
-    slot: u32,
-    file: u16,
-    used: Option<Buf>,
-) -> Option<Buf> {
-    match buffers {
-        Some(buffers) if file > 0 => buffers.give_back(slot, file, used),
-        _ => used,
-    }
-}
-
-/// Returns an I/O with the buffer of its slot.
+/// Returns a read or write with its buffer.
 #[inline(always)]
-pub(super) fn io(tally: &Tally<'_>, op: &Op, buf: Option<Buf>) -> Io {
-    if op.direction == Direction::Trim {
-        return Io::discard(op.offset, op.len.into());
-    }
-    let mut buf = buf.expect("a buffer for every slot");
+pub(super) fn transfer(tally: &Tally<'_>, op: &Op, mut buf: Buf) -> Io {
     if op.direction == Direction::Read {
         return Io::read_part(buf, op.len as usize, op.offset);
     }
@@ -574,26 +466,4 @@ pub(super) fn io(tally: &Tally<'_>, op: &Op, buf: Option<Buf>) -> Io {
         tally.fill(&mut buf[..op.len as usize], op);
     }
     Io::write_part(buf, op.len as usize, op.offset)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn latencies_of_a_fixed_trace_are_exact() {
-        let op = Op { direction: Direction::Read, file: 0, offset: 0, len: 4096 };
-        // Start, commit and reap time of each I/O, followed by clat and lat.
-        for (start_ns, issued_ns, now_ns, expected) in [
-            (1_000, 1_250, 9_000, [7_750, 8_000]),
-            (5_000, 5_000, 5_001, [1, 1]),
-            (0, 300, 300, [0, 300]),
-            (0, 0, 0, [0, 0]),
-        ] {
-            let latencies = Slot::new(op, start_ns, issued_ns).latencies(now_ns);
-            assert_eq!(latencies, expected);
-            let slat_ns = issued_ns - start_ns;
-            assert_eq!(latencies[0] + slat_ns, latencies[1]);
-        }
-    }
 }

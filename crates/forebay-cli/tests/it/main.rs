@@ -30,6 +30,7 @@ mod priorities;
 mod probes;
 mod refusals;
 mod replay;
+mod replay_trims;
 mod run;
 mod run_apps;
 mod run_flush;

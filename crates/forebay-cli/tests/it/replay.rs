@@ -126,7 +126,6 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     std::fs::write(folder.path().join("bad"), format!("{log}d fly 0 1\n")).expect("a log");
     let disks = "fio version 2 iolog\nram:1M read 0 512\nd read 0 512\n";
     std::fs::write(folder.path().join("disks"), disks).expect("a log");
-    std::fs::write(folder.path().join("trims"), format!("{log}d trim 0 512\n")).expect("a log");
     let check = |args: &str, reason: &str| check_refusal(&folder, args, reason);
     check("--name=a --read_iolog=none", "a: --read_iolog=none: cannot read the log: ");
     check("--name=a --read_iolog=bad", "a: --read_iolog=bad: line 4: action 'fly' is not known");
@@ -138,7 +137,6 @@ fn impossible_replays_are_refused_before_anything_is_written() {
     check("--name=a --read_iolog=.", "a trace has no names of files; name the disk with ");
     check("--name=a --read_iolog=disks", "'ram:1M' is not a file");
     check("--name=a --filename=ram:1M --replay_scale=2", "--replay_* options need --read_iolog");
-    check("--name=a --read_iolog=trims", "trims beside other I/Os, which one job cannot replay");
     let small = "--name=a --read_iolog=log --replay_redirect=ram:1k";
     check(small, "the log of --read_iolog needs 4096 bytes, and the device has 1024; choose");
     let twice = "--name=a --filename=ram:1M --write_iolog=w --numjobs=2";

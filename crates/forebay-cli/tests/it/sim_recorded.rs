@@ -31,6 +31,7 @@ fn ios_of_threads(run: &Value) -> Vec<u64> {
     threads.iter().map(|it| it["latency_ns"]["n"].as_u64().expect("a number")).collect()
 }
 
+/// Has each kind of I/O: trims and syncs beside reads and writes.
 const LOG: &str = "fio version 3 iolog\n0 disk add\n0 disk open\n0 disk read 0 4096\n\
                    100 disk write 8192 4096\n150 disk sync 0 0\n150 disk trim 65536 4096\n\
                    900 disk read 4096 4096\n1000 disk close\n";

@@ -21,6 +21,7 @@ impl Directions {
                 reads_below: (u64::from(workload.rwmixread) << 32) / 100,
                 draws: Xoshiro256::new(workload.seed, workload.stream.wrapping_mul(2) | 1),
             },
+            Mix::Recorded(_) => panic!("the I/Os of a log are replayed, not generated"),
         }
     }
 

@@ -77,19 +77,15 @@ impl Job {
             [None, Some(_), None] => Mix::Only(Direction::Write),
             [None, None, Some(_)] => Mix::Only(Direction::Trim),
             [_, _, None] => Mix::ReadWrite,
-            _ => {
-                return Err("the log has trims beside other I/Os, which one job cannot replay; \
-                            leave them out with --replay_skip=trim, or replay them alone with \
-                            --replay_skip=read,write"
-                    .to_owned());
-            }
+            _ => Mix::Recorded(lengths.map(|lengths| lengths.is_some())),
         };
         self.rw = Pattern { random: false, mix };
         self.bs = recording.alignment();
-        let largest = lengths.iter().flatten().map(|&(_, max)| max).max().unwrap_or(self.bs);
-        let (min, max) = (self.bs, largest);
-        let size = if min == max { SizeRule::Fixed(max) } else { SizeRule::Range { min, max } };
-        self.sizes = std::array::from_fn(|_| size.clone());
+        // Trims may be much larger than the I/Os that need a buffer, so each direction has a rule.
+        self.sizes = lengths.map(|lengths| match lengths {
+            Some((_, max)) if max > self.bs => SizeRule::Range { min: self.bs, max },
+            _ => SizeRule::Fixed(self.bs),
+        });
         self.variety = None;
         (self.size, self.offset) = (None, Size::Bytes(0));
         self.io_size = Some(Size::Bytes(recording.total_bytes()));
@@ -112,5 +108,52 @@ impl Job {
         // A file that is only synced needs a block.
         let size = Some(Size::Bytes(end.max(self.bs.into())));
         Some(Extent { offset: Size::Bytes(0), increment: (Size::Bytes(0), 0), size })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmdline::{Parsed, parse};
+
+    /// Returns the job that replays a log with these lines.
+    #[track_caller]
+    fn replay_of(lines: &[&str]) -> Job {
+        let args = ["--name=a", "--read_iolog=log"].map(Into::into);
+        let Ok(Parsed::Run(command)) = parse(args) else { panic!("the arguments") };
+        let log = format!("fio version 2 iolog\n{}\n", lines.join("\n"));
+        let mut job = command.jobs[0].clone();
+        job.replay_log(Recording::parse(&log).expect("a log")).expect("a replay");
+        job
+    }
+
+    #[test]
+    fn pattern_has_the_directions_of_the_log() {
+        let (read, write, trim) = ("d read 0 512", "d write 0 512", "d trim 0 512");
+        for (lines, word, letter) in [
+            (&[read][..], "read", 'R'),
+            (&[trim], "trim", 'D'),
+            (&[read, write], "rw", 'M'),
+            (&[trim, read], "read,trim", 'M'),
+            (&[trim, write], "write,trim", 'M'),
+            (&[trim, write, read], "read,write,trim", 'M'),
+        ] {
+            let job = replay_of(lines);
+            assert_eq!(job.rw.word(), word);
+            assert_eq!(crate::report::eta::state_letter(job.rw), letter, "{word}");
+            for direction in Direction::ALL {
+                let has = lines.iter().any(|line| line.contains(direction.word()));
+                assert_eq!(job.rw.has(direction), has, "{word}: {direction:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_are_for_the_largest_read_or_write() {
+        let job = replay_of(&["d read 0 1024", "d write 0 4096", "d trim 0 65536"]);
+        assert_eq!((job.bs, job.buffer_bytes(), job.bs_max()), (1024, 4096, 65_536));
+        let sizes = job.sizes.each_ref().map(|rule| (rule.min(), rule.max()));
+        assert_eq!(sizes, [(1024, 1024), (1024, 4096), (1024, 65_536)]);
+        assert_eq!(replay_of(&["d trim 0 512"]).buffer_bytes(), 0);
     }
 }

@@ -57,7 +57,7 @@ pub fn state_letter(pattern: Pattern) -> char {
         Mix::Only(Direction::Read) => 'r',
         Mix::Only(Direction::Write) => 'w',
         Mix::Only(Direction::Trim) => 'd',
-        Mix::ReadWrite => 'm',
+        Mix::ReadWrite | Mix::Recorded(_) => 'm',
     };
     if pattern.random { letter } else { letter.to_ascii_uppercase() }
 }

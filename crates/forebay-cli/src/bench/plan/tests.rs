@@ -18,6 +18,11 @@ fn options_of_io_uring_become_keys_of_a_file() {
          --rw=write --bs=512 --iodepth=3 --name=c --rw=write --fixedbufs=0",
         &["x?fixed_buffers=20480"; 3],
     );
+    check(
+        "--name=a --filename=x --rw=write --fixedbufs=1 --bsrange=512-16k --iodepth=2",
+        &["x?fixed_buffers=32768"],
+    );
+    check("--name=a --filename=x --rw=trim --fixedbufs=1", &["x"]);
     check("--name=a --filename=x --rw=write --sqthread_poll=1", &["x?sqpoll=on"]);
     check("--name=a --filename=ram:1M --fixedbufs=1 --sqthread_poll=1", &["ram:1M"]);
 }

@@ -117,7 +117,7 @@ impl Tally<'_> {
             (Mix::ReadWrite, _) if matches!(self.job.rwmixread, 0 | 100) => return wanted,
             (Mix::ReadWrite, Direction::Read) => Direction::Write,
             (Mix::ReadWrite, _) => Direction::Read,
-            (Mix::Only(_), _) => return wanted,
+            (Mix::Only(_) | Mix::Recorded(_), _) => return wanted,
         };
         let pacer = self.pauses.as_ref().and_then(|pauses| pauses.pacer.as_ref());
         pacer.map_or(wanted, |pacer| pacer.choose(wanted, other, self.now_ns))
