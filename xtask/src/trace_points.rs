@@ -44,12 +44,15 @@ pub(crate) fn run() -> Outcome {
         let (traced, plain) = (each(&with, kind)?, each(&without, kind)?);
         let (of_io, of_point) = (traced - plain, (traced - plain) / nr_points);
         println!(
-            "trace-points: {of_io:4.1} of at most {IO_MAX}: an I/O on null, {name} ({plain:.0} \
-             without)"
+            "trace-points: {of_io:4.1} instructions added (limit {IO_MAX}): an I/O on null, {name} \
+             ({plain:.0} without trace points)"
         );
         println!("trace-points: {of_point:4.1} of at most {POINT_MAX}: each point that it passes");
         if of_io > IO_MAX || of_point > POINT_MAX {
-            failed.push(format!("{name}: {of_io:.1} instructions an I/O, {of_point:.1} a point"));
+            failed.push(format!(
+                "an I/O on null, {name}: tracing that is off adds {of_io:.1} instructions (limit \
+                 {IO_MAX}), {of_point:.1} per trace point (limit {POINT_MAX})"
+            ));
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }

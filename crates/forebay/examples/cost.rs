@@ -316,7 +316,7 @@ fn main() {
     // The minimum of several runs, because other processes use the machine too.
     let (nr_runs, nr_each) = match cfg!(debug_assertions) {
         true => {
-            println!("A debug build: few runs, and its times say nothing. Use --profile dist.");
+            println!("Debug build: the times mean little. Use --profile dist.");
             (1, 20_000)
         }
         false => (7, 300_000),

@@ -106,7 +106,7 @@ impl Slots {
     }
 
     /// Limits the I/Os in flight to `depth`, while there are none. It is at most `iodepth`. Returns
-    /// whether the depth was another one.
+    /// whether the depth changed.
     pub(super) fn set_depth(&mut self, depth: u32) -> bool {
         assert!(self.nr_in_flight() == 0, "no I/O uses a slot that is taken away");
         self.free.append(&mut self.spare);
@@ -141,7 +141,8 @@ impl Slots {
         (slot, buf.expect("there is a buffer for each slot"))
     }
 
-    /// Does the same for a trim.
+    /// Takes a free slot for a trim, and moves its buffer, if any, to the stock. Returns the number
+    /// of the slot.
     #[inline(always)]
     pub(super) fn take_for_trim(&mut self) -> u32 {
         let Free { slot, buf } = self.free.pop().expect("there is room for the I/O");
@@ -183,7 +184,7 @@ impl Slots {
     /// Does the same for a job with one file.
     #[inline(always)]
     pub(super) fn give_back_of_one_file(&mut self, slot: u32, buf: Option<Buf>) {
-        // Nothing that may panic has the buffer, so it needs no place in memory.
+        // No code that may panic owns the buffer, so the compiler can keep it in registers.
         let buf = ManuallyDrop::new(buf);
         assert!(self.free.len() < self.free.capacity(), "there is room for each slot");
         self.free.push(Free { slot, buf: ManuallyDrop::into_inner(buf) });

@@ -146,8 +146,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value = "adaptive", value_name = "adaptive|off|BUDGET_US")]
     #[arg(value_parser = poll_mode)]
     poll: PollMode,
-    /// Serve metrics at this address: tcp:HOST[:PORT] or unix:PATH. /metrics is for Prometheus,
-    /// and /diskstats has the lines of the disks in the format of /proc/diskstats [default port:
+    /// Serve metrics at this address: tcp:HOST[:PORT] or unix:PATH. /metrics returns OpenMetrics
+    /// for Prometheus, /diskstats a line per export in the format of /proc/diskstats [default port:
     /// 9809; default: no metrics]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,

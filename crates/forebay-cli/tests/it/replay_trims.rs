@@ -10,7 +10,7 @@ use crate::trace::tool;
 const BLOCK: usize = 4096;
 const NR_BLOCKS: usize = 96;
 
-/// The use of a block by the log, of which there is one I/O for each block.
+/// The operation of the log on a block. The log has one I/O for each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Write,

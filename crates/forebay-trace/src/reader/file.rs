@@ -1,4 +1,4 @@
-//! Reads one file, with the gaps between its records.
+//! Reader of one trace file, which also finds the gaps between its records.
 
 use super::gaps::Gaps;
 use super::numbers::SequenceNumbers;
@@ -42,8 +42,7 @@ impl FileReader {
         self.nr_missing
     }
 
-    /// Returns whether records of a ring are missing between its record before the one that was
-    /// read last, and its next stage.
+    /// Returns whether the record before the one that was read last lies in a gap of any ring.
     pub(super) fn has_gap(&self) -> bool {
         self.has_gap
     }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn gap_has_its_first_record_and_not_its_last() {
+    fn gap_includes_its_first_offset_and_excludes_its_end() {
         let mut gaps = Gaps { gaps: vec![(10, 20), (30, 40)], next: 0 };
         let offsets = [0, 10, 19, 20, 29, 35, 40, 50];
         let expected = [false, true, true, false, false, true, false, false];

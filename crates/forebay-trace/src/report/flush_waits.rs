@@ -119,7 +119,7 @@ impl FlushWaits {
 
     /// Removes all.
     pub(super) fn clear(&mut self) {
-        // New maps: clearing one takes as long as it has ever had entries.
+        // New maps: `HashMap::clear` takes time in proportion to the map's capacity.
         *self = FlushWaits::default();
     }
 }

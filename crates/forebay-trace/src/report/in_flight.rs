@@ -285,7 +285,7 @@ impl InFlight {
 
     /// Removes all bios, and returns how many there were.
     pub(super) fn clear(&mut self) -> usize {
-        // New maps: clearing one takes as long as it has ever had entries.
+        // New maps: `HashMap::clear` takes time in proportion to the map's capacity.
         let nr_queued = self.nr_queued;
         std::mem::replace(self, InFlight { nr_queued, ..InFlight::default() }).len()
     }

@@ -22,8 +22,8 @@ struct Plug {
 #[derive(Debug, Default)]
 pub(super) struct Plugs {
     plugs: HashMap<u32, Plug>,
-    /// A plug with another number forgets its bios when it is used: a damaged file may have many
-    /// plugs and many gaps.
+    /// Number of gaps so far. A plug with a lower number drops its bios at its next use. So a gap
+    /// does not visit all plugs: a damaged file may have many of both.
     nr_gaps: u64,
 }
 

@@ -32,8 +32,8 @@ pub(super) enum Note {
 
 const NR_NOTES: usize = 3;
 
-/// How many lengths of pieces with the same start are searched for one that lacks a note, so that
-/// a hostile file with many lengths costs no quadratic time.
+/// Maximum number of queues, one for each length of pieces with the same start, that a search for a
+/// piece without a note visits. So a hostile file with many lengths costs no quadratic time.
 const MAX_LENGTHS: usize = 64;
 
 /// The number of a bio. An older one has a lower number.

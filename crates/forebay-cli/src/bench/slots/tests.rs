@@ -28,8 +28,8 @@ fn kept(slots: &Slots) -> Vec<usize> {
     free.chain(&slots.stock).map(address).collect()
 }
 
-/// Runs reads, writes and trims in a random order on files, of which there are so many. No
-/// buffer may have two owners, and all must be there at the end.
+/// Runs reads, writes and trims in a random order on `nr_files` files. No
+/// buffer may have two owners, and every buffer must be returned at the end.
 #[track_caller]
 fn check_buffers(options: &str, nr_files: usize) {
     let mut job = job(options);

@@ -36,8 +36,8 @@ IOPS are I/Os as callers made them, REQ/s requests at the device. MERGED is the 
 that joined the request of another one. BUSY is the share of the time with a request at the \
 device. MEAN and P99 are times at the device. A wait is a rate and a mean time. Stages: plug, \
 until the plug is unplugged; tag, until the request has a tag; queue, until it is issued; driver, \
-until it completes. RECEIVE is the time until a client's request is submitted, AT DISK the rest. \
-FLUSH, or asked, is 0 on disks without a volatile cache.";
+until it completes. RECEIVE, REC P99: until a client's request is submitted; AT DISK, DISK P99: \
+after that. FLUSH (asked) is 0 without a volatile cache.";
 
 /// Returns whether the view may have colours.
 pub(super) fn has_colours() -> bool {

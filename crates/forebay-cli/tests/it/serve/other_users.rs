@@ -1,4 +1,4 @@
-//! Sockets for one user, and a client of another one.
+//! Access control of the sockets: clients that run as another user are refused.
 
 use super::server::Server;
 use crate::common::{skip_unless_required, stderr, stdout};

@@ -19,7 +19,7 @@ fn answered(request: &str) -> Option<String> {
 }
 
 #[test]
-fn only_metrics_and_diskstats_can_be_got() {
+fn only_metrics_and_diskstats_are_served() {
     let table = [
         ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"),
         ("GET /metrics?x=y HTTP/1.0\r\n\r\n", "200 OK"),
