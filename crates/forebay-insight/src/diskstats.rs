@@ -26,19 +26,39 @@ const NS_PER_MS: u64 = 1_000_000;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn diskstats(disks: &[DiskMeter]) -> String {
-    names(disks).iter().zip(disks).map(|(name, meter)| diskstats_of(name, meter)).collect()
+    diskstats_of(names(disks).iter().map(String::as_str).zip(disks.iter().cloned()))
 }
 
-/// Returns the line of a disk with this name.
+/// Returns a line for each of these disks, with these names.
 #[doc(hidden)]
-pub fn diskstats_of(name: &str, meter: &DiskMeter) -> String {
-    let stats = meter.stats();
-    let counters: BTreeMap<_, _> = stats.counters().collect();
-    diskstats_line(name, meter.number(), stats.in_flight, |counter| counters[counter])
+pub fn diskstats_of<'a>(disks: impl IntoIterator<Item = (&'a str, DiskMeter)>) -> String {
+    let (names, meters): (Vec<_>, Vec<_>) =
+        disks.into_iter().map(|(name, meter)| ((name, meter.number()), meter)).unzip();
+    let line = |(name, meter): (&String, &DiskMeter)| {
+        let stats = meter.stats();
+        let counters: BTreeMap<_, _> = stats.counters().collect();
+        diskstats_line(name, meter.number(), stats.in_flight, |counter| counters[counter])
+    };
+    diskstats_names(&names).iter().zip(&meters).map(line).collect()
 }
 
-/// Returns the line of a disk with this name, number and number of requests at the device.
-/// `counter` returns the value of a counter by its name in [`forebay::disk_counters`].
+/// Returns the names of lines for disks with these names and numbers: one word each, because
+/// readers split the line at spaces, and no two the same.
+#[doc(hidden)]
+pub fn diskstats_names(disks: &[(&str, u64)]) -> Vec<String> {
+    let words: Vec<_> =
+        disks.iter().map(|(name, _)| name.replace(char::is_whitespace, "_")).collect();
+    let name = |(word, (_, number)): (&String, &(&str, u64))| {
+        // An export may have an empty name.
+        let is_name = !word.is_empty() && words.iter().filter(|other| *other == word).count() == 1;
+        if is_name { word.clone() } else { format!("{word}#{number}") }
+    };
+    words.iter().zip(disks).map(name).collect()
+}
+
+/// Returns the line of a disk with this name of [`diskstats_names`], number and number of requests
+/// at the device. `counter` returns the value of a counter by its name in
+/// [`forebay::disk_counters`].
 #[doc(hidden)]
 pub fn diskstats_line(
     name: &str,
@@ -46,11 +66,6 @@ pub fn diskstats_line(
     in_flight: u64,
     counter: impl Fn(&str) -> u64,
 ) -> String {
-    // Readers split the line at spaces, and an export may have an empty name.
-    let name = match name {
-        "" => format!("#{number}"),
-        name => name.replace(char::is_whitespace, "_"),
-    };
     // Counters of another process may be any numbers.
     let sum = |ops: &[Op], what: &str| {
         let values = ops.iter().map(|op| counter(&format!("{}_{what}", op.name())));
@@ -123,8 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn line_has_every_field_also_if_the_name_is_empty_and_numbers_are_large() {
-        let line = diskstats_line("", 7, 3, |_| u64::MAX);
+    fn names_that_are_equal_as_words_get_the_number_of_their_disk() {
+        let names = [("a b", 1), ("a_b", 2), ("", 3), ("c", 4)];
+        assert_eq!(diskstats_names(&names), ["a_b#1", "a_b#2", "#3", "c"]);
+    }
+
+    #[test]
+    fn line_has_every_field_also_if_numbers_are_large() {
+        let line = diskstats_line("#7", 7, 3, |_| u64::MAX);
         let fields: Vec<_> = line.split_whitespace().collect();
         assert_eq!((fields.len(), &fields[..3]), (20, &["240", "7", "#7"][..]), "{line}");
         assert_eq!(fields[11], "3", "in flight: {line}");

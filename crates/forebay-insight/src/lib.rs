@@ -52,6 +52,6 @@ pub mod stats;
 
 pub use diskstats::diskstats;
 #[doc(hidden)]
-pub use diskstats::{diskstats_line, diskstats_of};
+pub use diskstats::{diskstats_line, diskstats_names, diskstats_of};
 pub use listen::{Insight, ListenError};
 pub use openmetrics::{CONTENT_TYPE, openmetrics};

@@ -9,7 +9,7 @@ use forebay::{BioQueue, Buf, Disk, Io, IoError, Owner};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 
-use super::memory::buffers;
+use super::memory::{buffers, replacement};
 use super::priority::Prioritiser;
 use super::queued::transfer;
 use super::tally::Tally;
@@ -135,7 +135,7 @@ fn call_queued(
     let io = match op.direction {
         // A trim leaves the buffer here.
         Direction::Trim => Io::discard(op.offset, op.len.into()),
-        _ => transfer(tally, op, buf.take().expect("a read or write has a buffer")),
+        _ => transfer(tally, op, buf.take().unwrap_or_else(|| replacement(tally.job))),
     };
     let io = priorities.apply(io, op, 0);
     let submitted = match owner {

@@ -82,21 +82,34 @@ pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
     if len_bytes == 0 {
         return Vec::new();
     }
-    let with_data = job.rw.has(Direction::Write) && !job.verify;
     let mut draws = Xoshiro256::new(job.randseed, u64::MAX);
     let buffer = |_| {
-        let mut buf = match job.fixedbufs {
+        let buf = match job.fixedbufs {
             Some(false) => Buf::new(len_bytes),
             _ => disk.buf(len_bytes),
         };
-        match &job.checks.buffer_pattern {
-            _ if !with_data || job.checks.zero_buffers => {}
-            Some(pattern) => pattern.fill(&mut buf, 0),
-            None => draws.fill(&mut buf),
-        }
-        buf
+        with_data(buf, job, &mut draws)
     };
     (0..job.iodepth).map(buffer).collect()
+}
+
+/// Allocates a buffer in place of one that an I/O did not return: the device may still use the
+/// memory of an I/O that has exceeded its time limit. It is not registered.
+#[cold]
+pub(super) fn replacement(job: &Job) -> Buf {
+    let buf = Buf::new(job.buffer_bytes() as usize);
+    with_data(buf, job, &mut Xoshiro256::new(job.randseed, u64::MAX - 1))
+}
+
+/// Fills a buffer if the job writes it unchanged.
+fn with_data(mut buf: Buf, job: &Job, draws: &mut Xoshiro256) -> Buf {
+    let is_written = job.rw.has(Direction::Write) && !job.verify;
+    match &job.checks.buffer_pattern {
+        _ if !is_written || job.checks.zero_buffers => {}
+        Some(pattern) => pattern.fill(&mut buf, 0),
+        None => draws.fill(&mut buf),
+    }
+    buf
 }
 
 /// Returns `MemAvailable` of `/proc/meminfo` in bytes, or no limit if it is missing.

@@ -138,6 +138,19 @@ pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
     targets.chunk_by(is_same).map(|clones| &clones[0])
 }
 
+/// Maximum value of the key `fixed_buffers`, bytes.
+pub(super) const REGISTERED_MAX: u64 = 1 << 30;
+
+/// Returns the size of the buffers of a clone of this job that may be registered.
+pub(super) fn registrable_bytes(job: &Job) -> u64 {
+    if job.fixedbufs == Some(false) {
+        return 0;
+    }
+    // Each buffer starts at a page.
+    let page = forebay::BUF_ALIGN as u64;
+    u64::from(job.buffer_bytes()).next_multiple_of(page) * u64::from(job.iodepth)
+}
+
 /// Requirements on a disk by the jobs that share it.
 #[derive(Debug, Default)]
 struct Needs {
@@ -157,12 +170,7 @@ impl Needs {
         self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         self.iodepth = self.iodepth.max(job.iodepth);
         self.fixed |= job.fixedbufs == Some(true);
-        if job.fixedbufs != Some(false) {
-            let bytes = u64::from(job.buffer_bytes());
-            // Each buffer starts at a page.
-            let page = forebay::BUF_ALIGN as u64;
-            self.buffer_bytes += bytes.next_multiple_of(page) * u64::from(job.iodepth);
-        }
+        self.buffer_bytes += registrable_bytes(job);
     }
 
     /// Adds the requirements to the spec as keys, except keys that the spec already has.
@@ -172,7 +180,8 @@ impl Needs {
         }
         let is_fixed = self.fixed && self.buffer_bytes > 0;
         if is_fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
-            spec.set("fixed_buffers", &self.buffer_bytes.to_string());
+            // Buffers beyond the limit are not registered (`notes::of_registration`).
+            spec.set("fixed_buffers", &self.buffer_bytes.min(REGISTERED_MAX).to_string());
         }
         // The layer's default is too small for deeper jobs.
         if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {

@@ -98,6 +98,11 @@ impl Queued {
         }
     }
 
+    /// Forgets the next I/O, if it is known. It belongs to a phase that has ended.
+    pub(super) fn forget_next(&mut self) {
+        self.next = None;
+    }
+
     /// Returns the most I/Os that were in flight since the last change of the depth.
     pub(super) fn peak(&self) -> u32 {
         self.peak
@@ -178,6 +183,10 @@ impl Queued {
             self.next = self.next.take().or_else(|| ops.next_as(direction));
             if tally.job.serialize_overlap {
                 self.reap_overlapping::<TIMED>(tally);
+                if tally.is_over() {
+                    self.next = None;
+                    return false;
+                }
             }
         }
         // There is room for one.
@@ -307,7 +316,7 @@ impl Queued {
         let (slot, io) = if op.direction == Direction::Trim {
             (self.slots.take_for_trim(), Io::discard(op.offset, op.len.into()))
         } else {
-            let (slot, buf) = self.slots.take(op.file);
+            let (slot, buf) = self.slots.take(op.file, tally.job);
             (slot, transfer(tally, op, buf))
         };
         let mut io = io.user_data(slot.into());

@@ -5,12 +5,14 @@
 //! shared, or released while an I/O uses it:
 //!
 //! - A buffer has one owner at a time: a free slot, the I/O of a slot, or the stock.
-//! - A read or write takes the buffer of its slot. Its completion, or its refusal, returns it.
+//! - A read or write takes the buffer of its slot. Its completion, or its refusal, returns it. Only
+//!   the completion of an I/O that has exceeded its time limit returns none, because the device may
+//!   still use the memory. The slot gets a new buffer for its next read or write.
 //! - A trim has no memory: the buffer of its slot goes to the stock, and the slot becomes free
 //!   without one. A read or write in such a slot takes a buffer from the stock.
 //!
-//! So the stock has one buffer for each slot that has none, and is not empty when one is needed.
-//! Jobs without trims do not use it.
+//! So the stock has one buffer for each slot that has none because of trims. Jobs without trims do
+//! not use it.
 
 use std::mem::ManuallyDrop;
 
@@ -19,7 +21,7 @@ use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
 
 use super::file_buffers::FileBuffers;
-use super::memory::buffers;
+use super::memory::{buffers, replacement};
 
 /// The slots of a clone.
 #[derive(Debug)]
@@ -130,12 +132,12 @@ impl Slots {
         self.free.len()
     }
 
-    /// Takes a free slot, of which there must be one, for a read or write of this file. Returns its
-    /// number, and a buffer. [`Slots::give_back`] frees the slot.
+    /// Takes a free slot, of which there must be one, for a read or write of this file by the job.
+    /// Returns its number, and a buffer. [`Slots::give_back`] frees the slot.
     #[inline(always)]
-    pub(super) fn take(&mut self, file: u16) -> (u32, Buf) {
+    pub(super) fn take(&mut self, file: u16, job: &Job) -> (u32, Buf) {
         if file > 0 || self.free.last().is_some_and(|free| free.buf.is_none()) {
-            self.change_buffer(file);
+            self.change_buffer(file, job);
         }
         let Free { slot, buf } = self.free.pop().expect("there is room for the I/O");
         (slot, buf.expect("there is a buffer for each slot"))
@@ -157,13 +159,14 @@ impl Slots {
     // In place, so that the usual path has its buffer in registers.
     #[cold]
     #[inline(never)]
-    fn change_buffer(&mut self, file: u16) {
+    fn change_buffer(&mut self, file: u16, job: &Job) {
         let Some(free) = self.free.last_mut() else { return };
         let own = free.buf.take();
-        free.buf = match &mut self.file_buffers {
+        let buf = match &mut self.file_buffers {
             Some(buffers) if file > 0 => buffers.borrow(free.slot, file, own),
             _ => own.or_else(|| self.stock.pop()),
         };
+        free.buf = buf.or_else(|| Some(replacement(job)));
     }
 
     #[cold]

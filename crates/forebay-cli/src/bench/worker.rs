@@ -363,6 +363,9 @@ impl<'a> Worker<'a> {
             tally.begin_replay(recording);
         }
         tally.begin_phase(end_ns);
+        if let IoMethod::Queued(queued) = &mut self.method {
+            queued.forget_next();
+        }
         match backlog.filter(|_| tally.written.is_some()) {
             Some(backlog) => self.run_with_backlog(ops, backlog),
             None if self.tally.search.is_some() => self.run_with_target(ops),

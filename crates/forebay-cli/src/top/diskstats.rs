@@ -1,17 +1,19 @@
 //! The disks of one answer as lines of `/proc/diskstats`, for `--diskstats`.
 
 use super::answer::{Answer, Disk};
-use forebay_insight::diskstats_line;
+use forebay_insight::{diskstats_line, diskstats_names};
 
 /// Returns the lines.
 pub(super) fn of(answer: &Answer) -> String {
-    answer.disks.iter().map(line).collect()
+    let disks: Vec<_> = answer.disks.iter().map(|disk| (&*disk.name, disk.number)).collect();
+    let lines = diskstats_names(&disks);
+    lines.iter().zip(&answer.disks).map(|(name, disk)| line(name, disk)).collect()
 }
 
-fn line(disk: &Disk) -> String {
+fn line(name: &str, disk: &Disk) -> String {
     // A process of another version may lack a counter.
     let counter = |name: &str| disk.counters.get(name).copied().unwrap_or_default();
-    diskstats_line(&disk.name, disk.number, disk.in_flight, counter)
+    diskstats_line(name, disk.number, disk.in_flight, counter)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Exposition {
     /// Returns the disks of all exports as lines of `/proc/diskstats`.
     pub(super) fn diskstats(&self) -> String {
         let exports = self.counters.snapshot().counted;
-        exports.iter().map(|export| diskstats_of(&export.name, &export.disk.meter())).collect()
+        diskstats_of(exports.iter().map(|export| (&*export.name, export.disk.meter())))
     }
 }
 

@@ -20,7 +20,9 @@ pub(super) struct FileReader {
     last: Option<(bool, u64)>,
     /// Records are missing between the record that was returned last and the next stage.
     has_gap: bool,
-    /// The gaps of a file with the records of several rings.
+    /// Whether the file has the records of several rings.
+    is_merged: bool,
+    /// The gaps of such a file, unless it is a pipe.
     gaps: Option<Gaps>,
 }
 
@@ -33,6 +35,7 @@ impl FileReader {
             nr_missing: 0,
             last: None,
             has_gap: false,
+            is_merged: false,
             gaps: None,
         })
     }
@@ -72,8 +75,9 @@ impl FileReader {
         let numbers = self.numbers.entry((record.device, record.cpu)).or_default();
         let nr_missing = numbers.take(record);
         // A pipe is read once. Its gaps begin when they show.
-        if self.gaps.is_none() && self.numbers.len() > 1 && self.file.path().is_file() {
-            self.gaps = Some(Gaps::scan(self.file.path()));
+        if !self.is_merged && self.numbers.len() > 1 {
+            self.is_merged = true;
+            self.gaps = self.file.again().map(Gaps::scan);
         }
         nr_missing
     }

@@ -8,7 +8,6 @@ use super::numbers::{SequenceNumbers, may_come_early};
 use super::raw::RawFile;
 use crate::record::Kind;
 use std::collections::HashMap;
-use std::path::Path;
 
 /// The gaps of a merged file, in bytes from its beginning.
 #[derive(Debug, Default)]
@@ -31,9 +30,9 @@ struct Ring {
 }
 
 impl Gaps {
-    /// Scans a file. A part of it that cannot be read has no gaps: its reader reports the failure.
-    pub(super) fn scan(path: &Path) -> Gaps {
-        let Ok(mut file) = RawFile::open(path) else { return Gaps::default() };
+    /// Scans a file from its beginning. The part after a failure has no gaps: the reader of the
+    /// same file fails there too.
+    pub(super) fn scan(mut file: RawFile) -> Gaps {
         let mut rings: HashMap<(u32, u32), Ring> = HashMap::new();
         let mut gaps = Vec::new();
         while let Ok(Some((offset, entry))) = file.next() {

@@ -4,14 +4,44 @@ use super::{Entry, ReadError};
 use crate::record::{RECORD_BYTES, Record};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The records of a file, in its order.
 #[derive(Debug)]
 pub(super) struct RawFile {
     path: PathBuf,
-    file: BufReader<File>,
+    file: BufReader<Source>,
     offset: u64,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+enum Source {
+    /// The position of the file, which may be a pipe.
+    Stream(Arc<File>),
+    /// A position of our own in a regular file.
+    At(Arc<File>, u64),
+}
+
+impl Read for Source {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::Stream(file) => (&**file).read(bytes),
+            Source::At(file, at) => {
+                let nr = file.read_at(bytes, *at)?;
+                *at += nr as u64;
+                Ok(nr)
+            }
+        }
+    }
+}
+
+impl Source {
+    fn buffered(self) -> BufReader<Source> {
+        BufReader::with_capacity(1 << 16, self)
+    }
 }
 
 impl RawFile {
@@ -19,13 +49,17 @@ impl RawFile {
     pub(super) fn open(path: &Path) -> Result<RawFile, ReadError> {
         let file =
             File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
-        let file = BufReader::with_capacity(1 << 16, file);
+        let file = Source::Stream(Arc::new(file)).buffered();
         Ok(RawFile { path: path.to_owned(), file, offset: 0 })
     }
 
-    /// Returns the path of the file.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Returns a second reader of the same file, from its beginning; `None` for a pipe, which can
+    /// be read only once.
+    pub(super) fn again(&self) -> Option<RawFile> {
+        let (Source::Stream(file) | Source::At(file, _)) = self.file.get_ref();
+        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let source = is_regular.then(|| Source::At(Arc::clone(file), 0))?;
+        Some(RawFile { path: self.path.clone(), file: source.buffered(), offset: 0 })
     }
 
     /// Returns the next record of a known kind, and its offset.

@@ -29,6 +29,17 @@ fn options_of_files_are_noted_on_other_disks() {
 }
 
 #[test]
+fn buffers_that_cannot_be_registered_together_are_noted() {
+    let args = "--name=a --filename=x --rw=randread --iodepth=64 --fixedbufs=1 --bs=1m --numjobs=";
+    check(&format!("{args}16"), &[]);
+    check(
+        &format!("{args}20"),
+        &["a: --fixedbufs registers 1 GiB, the most that a ring can, of the 1280MiB of buffers \
+           for x; I/O in the rest is not registered; lower --bs, --iodepth or --numjobs"],
+    );
+}
+
+#[test]
 fn errors_that_do_not_occur_are_noted() {
     check("--name=a --filename=ram:1M --ignore_error=EIO,ENOSPC:22,EILSEQ", &[]);
     let args = "--name=a --filename=ram:1M --ignore_error=EIO,EDQUOT:104";

@@ -48,7 +48,7 @@ fn check_buffers(options: &str, nr_files: usize) {
             let (slot, buf) = match direction {
                 Direction::Trim => (slots.take_for_trim(), None),
                 _ => {
-                    let (slot, buf) = slots.take(file);
+                    let (slot, buf) = slots.take(file, &job);
                     (slot, Some(buf))
                 }
             };
@@ -82,6 +82,24 @@ fn trims_beside_other_ios_lose_no_buffer() {
     check_buffers("", 3);
     check_buffers("--fixedbufs=1", 1);
     check_buffers("--fixedbufs=1", 3);
+}
+
+#[test]
+fn slot_whose_io_returns_no_buffer_gets_a_new_one() {
+    for (options, nr_files) in [("", 1), ("--fixedbufs=1", 1), ("--fixedbufs=1", 2)] {
+        let job = job(options);
+        let disks = vec![Disk::open("ram:1M").expect("a disk"); nr_files];
+        let mut slots = Slots::new(&job, &disks[0], disks[1..].iter());
+        let file = nr_files as u16 - 1;
+        for _ in 0..3 * DEPTH {
+            let (slot, buf) = slots.take(file, &job);
+            assert_eq!(buf.len(), 4096, "{options}");
+            // The I/O has exceeded its time limit.
+            slots.give_back(slot, file, None);
+        }
+        let slots_taken: HashSet<_> = (0..DEPTH).map(|_| slots.take(file, &job).0).collect();
+        assert_eq!(slots_taken.len(), DEPTH as usize);
+    }
 }
 
 #[test]
