@@ -2,13 +2,14 @@
 //!
 //! The files are those of Debian's package fio-examples. Each file that is refused must be in
 //! [`REFUSED`] with its reason, and no other file may be refused; so the list and the count in
-//! `bench/FIO.md` stay true. Without the files the gate is skipped.
+//! `bench/FIO.md` stay true. Without the files the gate is
+//! skipped, or fails if tools are required.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::command::{Line, root, target};
-use crate::{Outcome, examples};
+use crate::{Outcome, examples, tools};
 
 const DIRECTORY: &str = "/usr/share/doc/fio/examples";
 
@@ -76,7 +77,11 @@ const REFUSED: &[(&str, &str)] = &[
 
 pub(crate) fn run() -> Outcome {
     if !Path::new(DIRECTORY).is_dir() {
-        println!("fio-examples: skipped, {DIRECTORY} does not exist (package fio-examples)");
+        let missing = format!("{DIRECTORY} does not exist (package fio-examples)");
+        if tools::are_required() {
+            return Err(missing);
+        }
+        println!("fio-examples: skipped, {missing}");
         return Ok(());
     }
     Line::cargo(examples::BUILD).run()?;

@@ -4,8 +4,9 @@
 //! files temporarily have their final length, without data. A later failure or a signal undoes the
 //! layout: new files are removed, and others get their earlier length back.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use forebay_fio::generator::Direction;
@@ -49,6 +50,8 @@ struct Missing {
     allocates: bool,
     /// The stage of the first job that fills the file until there is no space left.
     filled_in: Option<u32>,
+    /// The folders that the layout has created for the file, from the outermost.
+    folders: Vec<PathBuf>,
     /// Whether the layout has changed the file.
     touched: bool,
 }
@@ -154,7 +157,8 @@ impl Layout {
 impl Drop for Layout {
     fn drop(&mut self) {
         if !self.done {
-            self.files.iter_mut().for_each(Missing::take_back);
+            // The reverse order: the first file in a folder has created it.
+            self.files.iter_mut().rev().for_each(Missing::take_back);
         }
     }
 }
@@ -164,12 +168,37 @@ impl Missing {
     /// has created it meanwhile. If it existed, the first call records its length.
     fn open(&mut self) -> io::Result<File> {
         let is_new = self.earlier.is_none() && !self.touched;
+        if is_new {
+            self.create_folders()?;
+        }
         let file = OpenOptions::new().write(true).create_new(is_new).open(&self.path)?;
         if !self.touched && self.earlier.is_some() {
             self.earlier = Some(file.metadata()?.len());
         }
         self.touched = true;
         Ok(file)
+    }
+
+    /// Creates the folders of the file that are missing, with fio's permissions.
+    fn create_folders(&mut self) -> io::Result<()> {
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let missing: Vec<_> = self.path.ancestors().skip(1).take_while(is_missing).collect();
+        for folder in missing.into_iter().rev() {
+            DirBuilder::new().mode(0o700).create(folder)?;
+            self.folders.push(folder.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Removes the folders that the layout has created, if they are empty.
+    fn remove_folders(&mut self) {
+        while let Some(folder) = self.folders.pop() {
+            // Files of other jobs or programs keep a folder.
+            if std::fs::remove_dir(&folder).is_err() {
+                self.folders.push(folder);
+                return;
+            }
+        }
     }
 
     /// Extends the file to the needed length, unless another process has made it longer.
@@ -201,6 +230,7 @@ impl Missing {
 
     fn take_back(&mut self) {
         if !self.touched {
+            self.remove_folders();
             return;
         }
         let result = match self.earlier {
@@ -211,6 +241,7 @@ impl Missing {
             Some(_) => self.shorten(),
         };
         self.touched = false;
+        self.remove_folders();
         if let Err(error) = result {
             output::stderr(&format!(
                 "forebay: {}: cannot undo the layout: {error}\n",
@@ -309,6 +340,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         read,
         allocates,
         filled_in,
+        folders: Vec::new(),
         touched: false,
     }))
 }

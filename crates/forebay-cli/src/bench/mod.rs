@@ -58,6 +58,7 @@ mod plan;
 mod priority;
 mod queued;
 mod queues;
+mod removal;
 mod replay;
 mod run;
 mod series;

@@ -4,7 +4,6 @@
 //! There may be thousands of clones. So stacks are small, and each clone allocates everything it
 //! needs before the start, from which all clones measure their time.
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -26,6 +25,7 @@ use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::placement;
 use super::plan::{self, Target};
+use super::removal::Removal;
 use super::replay::Replayed;
 use super::status::Status;
 use super::steady::Detections;
@@ -121,21 +121,7 @@ pub(super) fn run_on(
         }
     }
     let disks = look_at(&opened.disks);
-    // Not the files of stages that did not begin.
-    unlink(command, &targets[..first_target]);
     Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
-}
-
-/// Removes the regular files of jobs with `unlink`. Open disks keep them until they are closed.
-fn unlink(command: &JobList, targets: &[Target]) {
-    let wanted = |target: &&Target| command.jobs[target.job].files.unlink;
-    let paths: BTreeSet<_> = targets.iter().filter(wanted).filter_map(Target::path).collect();
-    for path in paths.iter().filter(|path| path.is_file()) {
-        if let Err(error) = std::fs::remove_file(path) {
-            let path = path.display();
-            output::stderr(&format!("forebay: --unlink: cannot remove {path}: {error}\n"));
-        }
-    }
 }
 
 /// The targets of a stage.
@@ -239,7 +225,9 @@ impl Run<'_> {
                 let eta = is_shown(self.command.run.eta);
                 let display = Display::new(eta, self.command.run.eta_newline, jobs, targets);
                 let status = Status::new(self.command, targets, show);
+                let removal = Removal::new(jobs, targets, &self.targets[stage.targets.end..]);
                 let end = |outcome: &Outcome| {
+                    removal.clone_ended(outcome.job);
                     together::end_others(jobs, targets, gauges, outcome, self.stop);
                 };
                 let mut steady = Detections::new(jobs, targets);

@@ -1,4 +1,6 @@
 //! Job files as users of fio write them: fio accepts each, and `bench` runs each as it is.
+//!
+//! They were written for this test, after a review's description of typical uses.
 
 use std::fs::create_dir;
 use std::io::ErrorKind;

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use crate::common::{bench, bench_json, folder, skip_without, stderr};
+use crate::common::{bench, bench_json, folder, forebay, skip_without, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -97,6 +99,7 @@ fn named_files_and_directories() {
     check(test, "--name=a --rw=randwrite --size=40k --nrfiles=2 --directory=d1:d2 --numjobs=3");
     check(test, "--name=a --rw=read --opendir=full");
     check(test, "--name=a --rw=write --size=40k --nrfiles=2 --unlink=1");
+    check(test, "--name=a --rw=write --size=40k --filename_format=$jobname.$jobnum/x.$filenum");
 }
 
 #[test]
@@ -190,4 +193,28 @@ fn low_rate_ends_the_job() {
     let text = stderr(&output);
     assert!(text.contains("forebay: a: --rate_iops_min=100: "), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
+}
+
+#[test]
+fn unlink_removes_files_when_the_job_ends_and_other_jobs_run() {
+    let folder = folder();
+    let (short, long) = (folder.path().join("short"), folder.path().join("long"));
+    let mut run = forebay(&folder)
+        .args(["bench", "--rw=write", "--size=64k", "--unlink=1", "--name=a", "--filename=short"])
+        .args(["--name=b", "--filename=long", "--time_based", "--runtime=30"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be run");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let until = |is_met: &dyn Fn() -> bool| {
+        while !is_met() && Instant::now() < deadline {
+            sleep(Duration::from_millis(2));
+        }
+    };
+    until(&|| long.exists() && std::fs::metadata(&long).is_ok_and(|data| data.len() == 65_536));
+    until(&|| !short.exists());
+    let (is_removed, is_running) = (!short.exists(), long.exists());
+    run.kill().expect("it runs");
+    run.wait().expect("a status");
+    assert!(is_removed && is_running, "removed: {is_removed}, other job running: {is_running}");
 }

@@ -11,13 +11,13 @@ pub enum Engine {
     Null,
     /// Blocking calls: `pread` and `pwrite`.
     Psync,
-    /// Blocking calls: `lseek`, then `read` or `write`.
+    /// In fio `lseek`, then `read` or `write`; here as `psync`.
     Sync,
-    /// Blocking calls: `readv` and `writev`.
+    /// In fio `readv` and `writev` of merged I/O; here as `psync`.
     Vsync,
-    /// Blocking calls: `preadv` and `pwritev`.
+    /// In fio `preadv` and `pwritev`; here as `psync`.
     Pvsync,
-    /// Blocking calls: `preadv2` and `pwritev2`.
+    /// In fio `preadv2` and `pwritev2` with flags; here as `psync`, without flags.
     Pvsync2,
     /// Copies to and from a mapping of the file.
     Mmap,
@@ -71,6 +71,10 @@ impl Engine {
     pub(super) fn note(self) -> Option<String> {
         let instead = match self {
             Self::Mmap => "the driver psync, which calls pread and pwrite: no driver maps files",
+            Self::Pvsync2 => {
+                "the driver psync, which calls pread and pwrite: the flags of preadv2 (hipri, \
+                 nowait) are not available"
+            }
             Self::Posixaio => "the driver aio: no driver uses threads of the C library",
             _ => return None,
         };
@@ -121,5 +125,18 @@ impl Remote {
             }
             _ => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Engine;
+
+    #[test]
+    fn engine_whose_flags_are_lost_has_a_note() {
+        let note = Engine::Pvsync2.note().expect("a note");
+        assert!(note.starts_with("--ioengine=pvsync2 uses the driver psync"), "{note}");
+        assert!(note.contains("hipri"), "{note}");
+        assert_eq!(Engine::Psync.note(), None);
     }
 }

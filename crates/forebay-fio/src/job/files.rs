@@ -37,7 +37,7 @@ pub struct FileOptions {
     pub service: Service,
     /// `opendir`: a directory whose files the job uses.
     pub opendir: Option<String>,
-    /// `unlink`: whether the files are removed at the end of the run.
+    /// `unlink`: whether the files are removed when the last clone of the job ends.
     pub unlink: bool,
     /// `create_on_open`: whether new files are created without data.
     pub create_on_open: bool,

@@ -113,3 +113,18 @@ fn a_refusal_takes_it_back() {
     drop(layout);
     assert!(refused.is_err() && !path.exists());
 }
+
+#[test]
+fn folders_of_a_file_are_created_and_taken_back() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("a.0/b/x.0");
+    let mut refused = layout("--name=a --rw=read --size=4k", &path);
+    let _ = refused.rehearse(|| Err::<(), _>(Failure::Run("no".to_owned())));
+    assert!(path.exists(), "the layout is undone when it is dropped");
+    drop(refused);
+    assert!(!dir.path().join("a.0").exists());
+    let mut wanted = layout("--name=a --rw=read --size=4k", &path);
+    wanted.rehearse(|| Ok(())).expect("nothing to refuse");
+    wanted.run(&Stop::default(), |_| Ok(())).expect("laid out");
+    assert_eq!(std::fs::metadata(&path).expect("a file").len(), 4096);
+}
