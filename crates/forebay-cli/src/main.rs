@@ -20,7 +20,7 @@
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bench;
 

@@ -37,7 +37,7 @@ use crate::units::Size;
 use crate::verify::Format;
 
 pub use self::checks::{Checks, Method};
-pub use self::control::{Control, ExitWhat, Placement};
+pub use self::control::{Control, ExitWhat, MemoryPolicy, Placement};
 pub use self::engine::{Engine, Remote};
 pub use self::files::{Extent, Fallocate, FileOptions, split_names};
 pub use self::format::{OutputFormat, TerseVersion};

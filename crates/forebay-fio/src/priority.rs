@@ -22,7 +22,7 @@ pub enum Class {
 
 impl Class {
     /// Returns the number of the class in `ioprio_set(2)`.
-    fn number(self) -> u16 {
+    pub fn number(self) -> u16 {
         match self {
             Self::RealTime => 1,
             Self::BestEffort => 2,
@@ -190,6 +190,11 @@ impl Priorities {
             classes.extend(rules.iter().map(|rule| rule.priority.class));
         }
         classes
+    }
+
+    /// Returns the priority of the job, if it has one.
+    pub fn of_job(&self) -> Option<Priority> {
+        self.of_job
     }
 
     /// Returns whether any I/O may have a priority.

@@ -16,7 +16,8 @@
 //!   [`slots`]) or is blocking [`calls`]; with [`queues`] and [`file_buffers`], those of several
 //!   files, [`tally`], its figures, [`pauses`], work between I/Os, [`written`] with [`block_set`],
 //!   blocks to read back, and [`usage`], CPU time;
-//! - [`placement`], [`together`]: the processors of clones, and jobs that depend on each other;
+//! - [`placement`], [`thread_calls`], [`together`]: the processors and memory of clones, and
+//!   jobs that depend on each other;
 //! - [`log_files`]: the logs; [`trace`]: the stages of requests; [`pictures`]: the options for
 //!   pictures, with [`series`], rates over time, and [`page`], the charts of a run;
 //! - [`replay`]: logs of I/Os, read and written;
@@ -69,6 +70,7 @@ mod steady;
 pub(crate) mod stop;
 mod sweep;
 mod tally;
+mod thread_calls;
 mod together;
 mod trace;
 pub(crate) mod usage;

@@ -136,10 +136,25 @@ pub(super) fn of_schedulers(jobs: &[Job], targets: &[Target], disks: &[Disk]) ->
             continue;
         }
         let (name, disk) = (&job.name, target.name());
+        if job.priorities.of_job().is_none() || file_below(&target.spec).is_none() {
+            notes.push(format!(
+                "{name}: its I/O priorities have no effect on {disk}: only \
+                 scheduler=mq-deadline and scheduler=bfq order by them; add one of these"
+            ));
+            continue;
+        }
         notes.push(format!(
-            "{name}: its I/O priorities have no effect on {disk}: only \
-             scheduler=mq-deadline and scheduler=bfq order by them; add one of these"
+            "{name}: only the kernel orders by its I/O priority on {disk}, for I/O that the \
+             threads of the job submit themselves, not for that of a shared context, of \
+             sqthread_poll or of write-back; to order in the layer, add scheduler=mq-deadline or \
+             scheduler=bfq"
         ));
+        if job.priorities.are_several() {
+            notes.push(format!(
+                "{name}: its --cmdprio options have no effect on {disk}: only \
+                 scheduler=mq-deadline and scheduler=bfq order by them; add one of these"
+            ));
+        }
     }
     notes
 }

@@ -1,17 +1,19 @@
 //! Processors, memory nodes and nice values of clones: `cpus_allowed`, `cpus_allowed_policy`,
 //! `numa_cpu_nodes`, `numa_mem_policy`, `nice`.
 //!
-//! Source: fio's HOWTO and fio 3.33, and `/sys/devices/system` in Linux. A policy for memory is not
-//! set. It changes nothing if it names all nodes of the machine, and is refused otherwise.
+//! Source: fio's HOWTO and fio 3.33, and `/sys/devices/system` in Linux. As in fio, a policy for
+//! memory is that of the clone's thread, so it covers the pages that this thread touches first: its
+//! buffers. Memory of the layer that another thread has touched before stays where it is.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use forebay_fio::job::{Job, Placement};
+use forebay_fio::job::{Job, MemoryPolicy, Placement};
 use forebay_fio::report::JobError;
 use rustix::process::nice;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::thread_calls::set_memory_policy;
 use crate::failure::Failure;
 
 /// The processors and nodes of a machine.
@@ -56,7 +58,7 @@ impl Topology {
         }
         let of_nodes = [
             ("numa_cpu_nodes", placement.nodes.as_deref().unwrap_or_default()),
-            ("numa_mem_policy", placement.memory_nodes.as_slice()),
+            ("numa_mem_policy", placement.memory.nodes()),
         ];
         for (option, asked) in of_nodes {
             if let Some(node) = missing(asked, &nodes) {
@@ -64,12 +66,7 @@ impl Topology {
                 return Some(format!("--{option}: no NUMA node {node}: the machine has {has}"));
             }
         }
-        let memory: BTreeSet<_> = placement.memory_nodes.iter().copied().collect();
-        (!memory.is_empty() && memory != nodes).then(|| {
-            "--numa_mem_policy is not supported on a machine with several NUMA nodes: run forebay \
-             under numactl, with --membind, --preferred or --interleave"
-                .to_owned()
-        })
+        None
     }
 
     /// Returns the processors of a clone; `None` for all.
@@ -131,6 +128,19 @@ pub(super) fn place(job: &Job, stream: u64) -> Result<(), JobError> {
             })?;
         }
     }
+    let memory = &placement.memory;
+    // As in fio, the default leaves the policy of the program.
+    if *memory != MemoryPolicy::Default {
+        set_memory_policy(memory).map_err(|error| {
+            let failure = format!("cannot set --numa_mem_policy={memory}");
+            let remedy = match error {
+                rustix::io::Errno::NOSYS => "this kernel has no NUMA support: leave the option out",
+                rustix::io::Errno::PERM => "a seccomp filter forbids set_mempolicy(2)",
+                _ => "the cpuset of this process may lack the nodes, or they have no memory",
+            };
+            failed(failure, error, remedy)
+        })?;
+    }
     if placement.nice != 0 {
         nice(placement.nice).map_err(|error| {
             let what = format!("cannot add --nice={} to the nice value", placement.nice);
@@ -171,10 +181,10 @@ mod tests {
         assert_eq!(cpus, "--cpus_allowed: no processor 7: the machine has 0, 1, 2, 3");
         let nodes = refused(Placement { nodes: Some(vec![2]), ..Placement::default() });
         assert_eq!(nodes, "--numa_cpu_nodes: no NUMA node 2: the machine has 0, 1");
-        let memory = refused(Placement { memory_nodes: vec![1], ..Placement::default() });
-        assert!(memory.contains("run forebay under numactl"), "{memory}");
-        let both = Placement { memory_nodes: vec![0, 1], ..Placement::default() };
-        assert_eq!(machine().refuses(&both), None);
+        let of_memory = |memory| Placement { memory, ..Placement::default() };
+        let memory = refused(of_memory(MemoryPolicy::Bind(vec![0, 2])));
+        assert_eq!(memory, "--numa_mem_policy: no NUMA node 2: the machine has 0, 1");
+        assert_eq!(machine().refuses(&of_memory(MemoryPolicy::Prefer(1))), None);
     }
 
     #[test]

@@ -1,9 +1,33 @@
-//! The priorities of a clone's I/Os, from fio's numbers to the library's.
+//! The priorities of a clone's I/Os, from fio's numbers to the library's and the kernel's.
 
 use forebay::Io;
 use forebay_fio::generator::Op;
 use forebay_fio::job::Job;
 use forebay_fio::priority::{Class, Priority, PriorityDrawer};
+use forebay_fio::report::JobError;
+use rustix::io::Errno;
+
+use super::plan::{Target, file_below};
+use super::thread_calls::set_io_priority;
+
+/// Gives this thread, which runs a clone on these disks, the priority of the job, as fio does. The
+/// kernel copies the priority of a thread to each I/O that the thread submits to a file.
+pub(super) fn set_for_thread(job: &Job, targets: &[Target]) -> Result<(), JobError> {
+    let is_on_file = targets.iter().any(|target| file_below(&target.spec).is_some());
+    let Some(priority) = job.priorities.of_job().filter(|_| is_on_file) else { return Ok(()) };
+    set_io_priority(priority).map_err(|error| {
+        let remedy = match error {
+            Errno::PERM => "the real-time class needs CAP_SYS_NICE or CAP_SYS_ADMIN: run as root",
+            _ => "check --prioclass and --prio",
+        };
+        let (class, level) = (priority.class.number(), priority.level);
+        let message = format!(
+            "ioprio_set: cannot set the I/O priority of class {class}, level {level}: {error}; \
+             {remedy}"
+        );
+        JobError { errno: error.raw_os_error(), message }
+    })
+}
 
 /// Sets the priorities of a clone's I/Os, one after another.
 #[derive(Debug)]

@@ -23,7 +23,6 @@ use super::filling::Filling;
 use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
-use super::placement;
 use super::plan::{self, Target};
 use super::removal::Removal;
 use super::replay::Replayed;
@@ -35,6 +34,7 @@ use super::trace;
 use super::worker::{Task, Worker};
 use super::zones::Zones;
 use super::{early_end, note};
+use super::{placement, priority};
 use crate::failure::Failure;
 use crate::output;
 
@@ -367,7 +367,8 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
     let stamp = Stamp { seed: task.job.randseed, generation: task.chance };
     let stamps = task.targets.iter().map(|target| stamp.of_file(target.place)).collect();
     let _running = task.together.running(task.targets[0].job);
-    let placed = placement::place(task.job, task.stream);
+    let placed = placement::place(task.job, task.stream)
+        .and_then(|()| priority::set_for_thread(task.job, task.targets));
     let mut worker = Worker::new(&task, stamps);
     if let Err(error) = placed {
         worker.fail(error);

@@ -2,6 +2,7 @@
 //! shows the priorities that the layer got, at any speed.
 
 use std::collections::BTreeSet;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,6 +50,40 @@ fn priorities_without_a_scheduler_that_orders_by_them_are_noted() {
     let note =
         "forebay: a: its I/O priorities have no effect on ram:1M: only scheduler=mq-deadline";
     assert!(stderr(&output).contains(note), "{}", stderr(&output));
+}
+
+#[test]
+fn threads_of_a_job_on_a_file_have_its_priority_and_memory_policy() {
+    let test = "threads_of_a_job_on_a_file_have_its_priority_and_memory_policy";
+    let is_traceable = |output: Output| output.status.success();
+    let mut trial = Command::new("strace");
+    if !trial.args(["-qq", "-e", "trace=none", "true"]).output().is_ok_and(is_traceable) {
+        return skip_without("strace", test);
+    }
+    let calls = |args: &str| {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "calls", "-e", "trace=ioprio_set,set_mempolicy"]);
+        strace.arg(env!("CARGO_BIN_EXE_forebay")).args(["bench", "--name=a", "--size=64k"]);
+        let folder = folder();
+        let output = strace.args(args.split(' ')).current_dir(folder.path()).output();
+        let output = output.expect("strace runs");
+        assert!(output.status.success(), "{args}: {}", stderr(&output));
+        let calls = std::fs::read_to_string(folder.path().join("calls")).expect("a trace");
+        (calls, stderr(&output))
+    };
+    for engine in ["", "--ioengine=libaio", "--ioengine=psync"] {
+        let (calls, note) = calls(format!("--filename=f --prio=3 --numjobs=2 {engine}").trim());
+        let of_threads = calls.matches("IOPRIO_WHO_PROCESS, 0, ").count();
+        let values = calls.matches("IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 3)").count();
+        assert_eq!((of_threads, values), (2, 2), "{engine}: {calls}");
+        assert!(note.contains("a: only the kernel orders by its I/O priority on "), "{note}");
+    }
+    assert!(!calls("--filename=ram:64k --prio=3").0.contains("ioprio_set"));
+    assert!(!calls("--filename=f --cmdprio_percentage=5").0.contains("ioprio_set"));
+    if std::path::Path::new("/sys/devices/system/node/node0").exists() {
+        let (calls, _) = calls("--filename=ram:64k --numa_mem_policy=interleave:0");
+        assert!(calls.contains("set_mempolicy(MPOL_INTERLEAVE, [0x00000000000001], 65"), "{calls}");
+    }
 }
 
 /// Returns the pairs of size and priority in a log, without repetitions.

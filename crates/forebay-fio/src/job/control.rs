@@ -3,6 +3,7 @@
 //! Source: fio's HOWTO and fio 3.33, the options `wait_for`, `exitall`, `exit_what`, `flow`,
 //! `rate_min`, `cpus_allowed`, `numa_cpu_nodes`, `numa_mem_policy`, `nice`.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::job::OnError;
@@ -79,10 +80,55 @@ pub struct Placement {
     pub split: bool,
     /// `numa_cpu_nodes`: the nodes on whose processors the job runs.
     pub nodes: Option<Vec<u32>>,
-    /// `numa_mem_policy`: the nodes of the job's memory; empty for any.
-    pub memory_nodes: Vec<u32>,
+    /// `numa_mem_policy`: the nodes of the job's memory.
+    pub memory: MemoryPolicy,
     /// `nice`: the difference to the nice value of the program.
     pub nice: i32,
+}
+
+/// The policy by which the kernel chooses the NUMA nodes of a job's memory: `numa_mem_policy`.
+///
+/// Counterparts in Linux: the modes of `set_mempolicy(2)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// The policy of the program.
+    #[default]
+    Default,
+    /// The node of the processor that touches the page.
+    Local,
+    /// This node, and others if it is full.
+    Prefer(u32),
+    /// These nodes alone.
+    Bind(Vec<u32>),
+    /// These nodes in turn.
+    Interleave(Vec<u32>),
+}
+
+impl MemoryPolicy {
+    /// Returns the nodes that the policy names.
+    pub fn nodes(&self) -> &[u32] {
+        match self {
+            Self::Default | Self::Local => &[],
+            Self::Prefer(node) => std::slice::from_ref(node),
+            Self::Bind(nodes) | Self::Interleave(nodes) => nodes,
+        }
+    }
+}
+
+impl fmt::Display for MemoryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::Local => "local",
+            Self::Prefer(_) => "prefer",
+            Self::Bind(_) => "bind",
+            Self::Interleave(_) => "interleave",
+        })?;
+        for (at, node) in self.nodes().iter().enumerate() {
+            write!(f, "{}{node}", if at == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
 }
 
 /// Parses a list of numbers and ranges, such as `0,4-7`.
@@ -112,17 +158,22 @@ pub(crate) fn numbers(text: &str) -> Result<Vec<u32>, String> {
     Ok(all)
 }
 
-/// Parses `numa_mem_policy`, and returns its nodes.
-pub(crate) fn memory_nodes(text: &str) -> Result<Vec<u32>, String> {
+/// Parses `numa_mem_policy`.
+pub(crate) fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
     let (mode, nodes) = text.split_once(':').unwrap_or((text, ""));
     match (mode, nodes) {
-        ("default" | "local", "") => Ok(Vec::new()),
+        ("default", "") => Ok(MemoryPolicy::Default),
+        ("local", "") => Ok(MemoryPolicy::Local),
         ("default" | "local", _) => Err(format!("{mode} has no nodes")),
         ("prefer" | "bind" | "interleave", "") => {
             Err(format!("{mode} needs nodes, as in {mode}:0"))
         }
-        ("prefer", node) if node.parse::<u32>().is_err() => Err("prefer has one node".to_owned()),
-        ("prefer" | "bind" | "interleave", nodes) => numbers(nodes),
+        ("prefer", node) => match numbers(node)?[..] {
+            [node] => Ok(MemoryPolicy::Prefer(node)),
+            _ => Err("prefer has one node".to_owned()),
+        },
+        ("bind", nodes) => numbers(nodes).map(MemoryPolicy::Bind),
+        ("interleave", nodes) => numbers(nodes).map(MemoryPolicy::Interleave),
         _ => Err(format!("unknown mode '{mode}'")),
     }
 }
@@ -151,11 +202,21 @@ mod tests {
 
     #[test]
     fn memory_policies_have_the_nodes_of_their_mode() {
-        assert_eq!(memory_nodes("local"), Ok(Vec::new()));
-        assert_eq!(memory_nodes("bind:0-1"), Ok(vec![0, 1]));
-        assert_eq!(memory_nodes("prefer:1"), Ok(vec![1]));
-        for wrong in ["bind", "local:1", "prefer:0-1", "near:0"] {
-            assert!(memory_nodes(wrong).is_err(), "{wrong}");
+        use MemoryPolicy::{Bind, Default, Interleave, Local, Prefer};
+
+        for (text, policy) in [
+            ("default", Default),
+            ("local", Local),
+            ("prefer:1", Prefer(1)),
+            ("bind:0,1", Bind(vec![0, 1])),
+            ("interleave:0,3", Interleave(vec![0, 3])),
+        ] {
+            assert_eq!(policy.to_string(), text);
+            assert_eq!(memory_policy(text), Ok(policy));
+        }
+        assert_eq!(memory_policy("bind:0-1"), Ok(Bind(vec![0, 1])));
+        for wrong in ["bind", "local:1", "prefer:0-1", "prefer:x", "near:0", "prefer:9000"] {
+            assert!(memory_policy(wrong).is_err(), "{wrong}");
         }
     }
 }

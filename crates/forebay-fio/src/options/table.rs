@@ -296,8 +296,8 @@ const MAIN: &[OptionSpec] = &[
         "level of the I/O priority, 0 to 7; 0 is the highest",
         Kind::Int { min: 0, max: 7, set: |g, n| g.priority.prio = Some(n as u8) }),
     row("prioclass", &[], "2 with a prio, else 0",
-        "class of the I/O priority, for scheduler=mq-deadline or bfq: 1 real-time, 2 best effort, \
-         3 idle; 0: none",
+        "class of the I/O priority, for scheduler=mq-deadline or bfq and the kernel below a file: \
+         1 real-time, 2 best effort, 3 idle; 0: none",
         Kind::Int { min: 0, max: 3, set: |g, n| g.priority.prioclass = Some(n as u8) }),
     row("cmdprio_percentage", &[], "0",
         "percentage of the reads and writes that have the priority of cmdprio_class and cmdprio",
@@ -512,7 +512,7 @@ const MAIN: &[OptionSpec] = &[
             } }),
     row("numa_mem_policy", &[], "default", "NUMA nodes on which the memory of the job is allocated",
         Kind::Parsed { accepts: "default, local, prefer:NODE, bind:NODES or interleave:NODES",
-            set: |g, text| { g.placement.memory_nodes = control::memory_nodes(text)?; Ok(()) } }),
+            set: |g, text| { g.placement.memory = control::memory_policy(text)?; Ok(()) } }),
     row("nice", &[], "0", "number to add to the nice value of the job's threads",
         Kind::Parsed { accepts: "a number from -19 to 18",
             set: |g, text| { g.placement.nice = values::nice(text)?; Ok(()) } }),

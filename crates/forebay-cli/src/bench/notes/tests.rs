@@ -98,6 +98,15 @@ fn options_of_schedulers_are_noted_on_disks_without_one() {
     assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=mq-deadline"), none);
     assert_eq!(of("--name=a --filename=model:hdd --prio=2"), none);
     assert_eq!(of("--name=a --filename=ram:1M --prio=2 --scheduler=kyber"), [note]);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 20).expect("its length is set");
+    let path = file.path().display();
+    let notes = of(&format!("--name=a --filename={path} --prio=2 --cmdprio_percentage=5"));
+    let [of_job, of_parts] = &notes[..] else { panic!("{notes:?}") };
+    assert!(of_job.starts_with("a: only the kernel orders by its I/O priority"), "{of_job}");
+    assert!(of_parts.starts_with("a: its --cmdprio options have no effect"), "{of_parts}");
+    let parts = of(&format!("--name=a --filename={path} --cmdprio_percentage=5"));
+    assert!(parts[0].starts_with("a: its I/O priorities have no effect"), "{parts:?}");
     let depth = "a: async_depth has no effect on ram:1M: without a scheduler it limits \
                  background I/O, which bench jobs never submit";
     assert_eq!(of("--name=a --filename=ram:1M --async_depth=4"), [depth]);
