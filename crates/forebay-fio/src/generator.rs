@@ -114,6 +114,11 @@ impl Pattern {
         }
     }
 
+    /// Returns the directions of its I/Os.
+    pub fn directions(self) -> impl Iterator<Item = Direction> {
+        Direction::ALL.into_iter().filter(move |&direction| self.has(direction))
+    }
+
     /// Returns whether it has I/Os of this direction.
     pub fn has(self, direction: Direction) -> bool {
         match self.mix {

@@ -271,8 +271,7 @@ impl Job {
 
     /// Returns the size rules of the directions that the pattern has.
     pub fn sizes_used(&self) -> impl Iterator<Item = &SizeRule> {
-        let used = Direction::ALL.into_iter().filter(|&direction| self.rw.has(direction));
-        used.map(|direction| &self.sizes[direction.index()])
+        self.rw.directions().map(|direction| &self.sizes[direction.index()])
     }
 
     /// Returns the size of the largest I/O, bytes.
@@ -510,8 +509,8 @@ impl Job {
 
 /// Returns the size of the smallest I/O of a pattern.
 fn smallest(rw: Pattern, sizes: &[SizeRule; 3]) -> u32 {
-    let used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
-    used.map(|direction| sizes[direction.index()].min()).min().unwrap_or(4096)
+    let sizes = rw.directions().map(|direction| sizes[direction.index()].min());
+    sizes.min().unwrap_or(4096)
 }
 
 /// Returns the depth of a job: 1 if its engine makes blocking calls, with a warning.

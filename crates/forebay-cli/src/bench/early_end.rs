@@ -24,14 +24,22 @@ impl Unfinished {
     pub(super) fn after(before: Option<Self>, end: EarlyEnd, time: Duration) -> Self {
         let bytes = before.map_or(0, |before| before.bytes);
         match end.left_bytes {
-            Some(left) => Self { why: end.why, bytes: bytes + left, time: Duration::ZERO },
+            Some(left) => {
+                Self { why: end.why, bytes: bytes.saturating_add(left), time: Duration::ZERO }
+            }
             None => Self { why: end.why, bytes, time },
         }
     }
 
+    /// Adds further passes, each of which would leave `left_bytes`.
+    pub(super) fn and_passes(self, nr: u32, left_bytes: Option<u64>) -> Self {
+        let bytes = left_bytes.unwrap_or(0).saturating_mul(nr.into());
+        Self { bytes: self.bytes.saturating_add(bytes), ..self }
+    }
+
     /// Adds another clone.
     fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.time = self.time.max(other.time);
     }
 }
@@ -62,7 +70,7 @@ fn note(job: &Job, why: Blocked, nr: u32, sum: Unfinished) -> String {
     let left = match sum.time {
         Duration::ZERO => format!("{} bytes", sum.bytes),
         time if time < Duration::from_secs(1) => {
-            format!("{} ms of the time", time.as_micros().div_ceil(1000))
+            format!("{} ms of the time", time.as_nanos().div_ceil(1_000_000))
         }
         time => format!("{:.1} s of the time", time.as_secs_f64()),
     };
@@ -94,8 +102,8 @@ mod tests {
         sum.add(&Unfinished::after(None, end(None), Duration::from_millis(1500)));
         let text = note(&job(""), sum.why, 1, sum);
         assert!(text.starts_with("a: ended early, with 1.8 s of the time left: "), "{text}");
-        for (micros, left) in [(30_000, "30 ms"), (1, "1 ms"), (999_999, "1000 ms")] {
-            let sum = Unfinished::after(None, end(None), Duration::from_micros(micros));
+        for (ns, left) in [(30_000_000, "30 ms"), (1, "1 ms"), (999_999_999, "1000 ms")] {
+            let sum = Unfinished::after(None, end(None), Duration::from_nanos(ns));
             let text = note(&job(""), sum.why, 1, sum);
             let start = format!("a: ended early, with {left} of the time left: ");
             assert!(text.starts_with(&start), "{text}");

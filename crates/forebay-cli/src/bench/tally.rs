@@ -248,6 +248,12 @@ impl<'a> Tally<'a> {
         self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
     }
 
+    /// Returns whether no I/O has completed in this phase.
+    pub(super) fn has_idle_phase(&self) -> bool {
+        let nr_ios = self.stats.directions.iter().map(|direction| direction.total_ios);
+        nr_ios.eq(self.ios_before)
+    }
+
     /// Limits the phase to a window, until `end_ns` at the latest.
     pub(super) fn begin_window(&mut self, end_ns: u64) {
         self.end_ns = end_ns;

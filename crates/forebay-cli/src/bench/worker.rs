@@ -196,9 +196,16 @@ impl<'a> Worker<'a> {
         }
         self.tally.usage = usage::of_this_thread();
         let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
-        for _ in 0..job.loops {
-            self.pass(&mut ops.clone(), end_ns);
+        for nr in 1..=job.loops {
+            let mut ops = ops.clone();
+            self.pass(&mut ops, end_ns);
             if self.tally.is_finished || self.tally.is_over() || self.tally.mismatch.is_some() {
+                break;
+            }
+            if let Some(end) = ops.early_end().filter(|_| self.tally.has_idle_phase()) {
+                // The next passes would do no I/O either.
+                let left = job.loops - nr;
+                self.unfinished = self.unfinished.map(|it| it.and_passes(left, end.left_bytes));
                 break;
             }
         }

@@ -172,6 +172,16 @@ fn reads_of_empty_zones_end_as_in_fio_and_see_earlier_writes() {
     let messages = run_ours(&format!("{args} --write_iolog=empty"));
     assert_eq!(log("empty"), 0);
     assert!(messages.contains("use --read_beyond_wp=1 to read everything"), "{messages}");
+    // The zones are also empty if the only job that writes belongs to a later stage.
+    let jobs = ["--name=r --rw=read", "--name=w --stonewall --rw=write"];
+    for (jobs, has_warning) in
+        [(jobs.join(" "), true), (jobs.join(" ").replace("--stonewall", ""), false)]
+    {
+        let messages = run_ours(&format!(
+            "--filename=x --ioengine=sync --zonemode=zbd --zonesize=64k --size=128k {jobs}"
+        ));
+        assert_eq!(messages.contains("use --read_beyond_wp=1 to"), has_warning, "{messages}");
+    }
     if let Some([theirs, ours]) = run(test, &format!("--zonemode=zbd {options}")) {
         assert_eq!((theirs.len(), ours.len()), (0, 0));
     }
@@ -286,6 +296,48 @@ fn note_says_why_a_job_on_zones_ended_early() {
     let left = note.split_once(" ms of the time left: ").and_then(|(ms, _)| ms.parse().ok());
     assert!(left.is_some_and(|ms: u32| (1..=1000).contains(&ms)), "{messages}");
     assert!(note.contains("raise --max_open_zones"), "{messages}");
+}
+
+#[test]
+fn loops_end_with_a_pass_that_can_do_no_io() {
+    let (jobs, messages) =
+        run_zoned("--filename=ram:1M --name=r --rw=read --size=64k --loops=4000000000");
+    assert_eq!(jobs, [[0, 0]]);
+    let bytes = 4_000_000_000_u64 << 16;
+    let note = format!("r: ended early, with {bytes} bytes left: ");
+    assert!(messages.contains(&note), "{messages}");
+    let (jobs, messages) = run_zoned(
+        "--filename=ram:1M --size=128k --name=w --rw=write --io_size=64k --name=r --stonewall \
+         --rw=read --loops=3",
+    );
+    assert_eq!(jobs[1], [3 << 16, 0]);
+    assert!(messages.contains("r: ended early, with 196608 bytes left: "), "{messages}");
+}
+
+#[test]
+fn io_of_several_sizes_stays_in_a_disk_with_strided_zones() {
+    let folder = folder();
+    let test = "io_of_several_sizes_stays_in_a_disk_with_strided_zones";
+    for options in ["--rw=rw", "--rw=randrw --norandommap"] {
+        let run = bench(
+            &folder,
+            &format!(
+                "--name=a --filename=ram:1M --ioengine=psync {options} --bs=4k,16k \
+                 --zonemode=strided --zonesize=48k --zoneskip=12k --io_size=8m"
+            ),
+        );
+        assert_eq!(run.status.code(), Some(0), "{test}: {options}: {}", stderr(&run));
+    }
+}
+
+#[test]
+fn offset_as_a_percentage_is_rounded_up_to_a_block_as_in_fio() {
+    let test = "offset_as_a_percentage_is_rounded_up_to_a_block_as_in_fio";
+    let both = run(test, "--rw=read --bs=12k --offset=10% --size=192k");
+    if let Some([theirs, ours]) = both {
+        assert_eq!(ours[0].1, 108 << 10, "{ours:?}");
+        assert_eq!(ours, theirs);
+    }
 }
 
 #[test]

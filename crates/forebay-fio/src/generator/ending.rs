@@ -17,6 +17,12 @@ pub enum Blocked {
          --read_beyond_wp=1"
     )]
     NoData,
+    /// No zone has room for a block of a read inside of the region.
+    #[error(
+        "the part of each zone in its region is smaller than a block; lower --bs, or change \
+         --offset or --size"
+    )]
+    NoRoom,
     /// Other streams have as many zones open as the file may have, and none is in the region. A
     /// stream at its own limit writes to any open zone of its region, as in fio.
     #[error(

@@ -3,7 +3,9 @@
 //! Source: fio's HOWTO, and what fio 3.33 writes with `write_iolog=`. I/O stays in the first
 //! `zonerange` bytes of a zone until `zonesize` bytes were moved. The next zone begins `zonerange`
 //! plus `zoneskip` bytes after the start of the last one. Zones extend to the end of the file,
-//! whatever `size` is, and continue with the first one. All directions share a zone.
+//! whatever `size` is, and continue with the first one. All directions share a zone. Also as in
+//! fio, sequential I/O may begin or end in the gap after its zone if it has a positive step, or if
+//! its sizes do not divide `zonerange`.
 //!
 //! Where the file ends within a zone, I/O stays in the part that exists; fio ends the job there.
 //! fio also ends a random job that has visited each block of a zone before `zonesize` bytes were
@@ -26,8 +28,8 @@ pub(super) struct Walk {
     zones: Strided,
     /// Bytes of the region.
     len: u64,
-    /// The smallest I/O, for which a zone must have room.
-    smallest: u64,
+    /// Bytes for which a zone must have room: an I/O of each direction.
+    room: u64,
     /// Where the zone begins, bytes from the start of the region.
     start: u64,
     /// Bytes moved in the zone.
@@ -46,14 +48,15 @@ pub(super) enum Step {
 }
 
 impl Walk {
-    /// Begins with the first zone of a region of `len` bytes.
+    /// Begins with the first zone of a region of `len` bytes. The last zone is the last one with
+    /// `room` bytes.
     ///
     /// # Panics
     ///
     /// If a zone has no bytes.
-    pub(super) fn new(zones: Strided, len: u64, smallest: u32) -> Self {
+    pub(super) fn new(zones: Strided, len: u64, room: u32) -> Self {
         assert!(zones.size > 0 && zones.range > 0, "a zone has bytes");
-        Self { zones, len, smallest: smallest.into(), start: 0, moved: 0 }
+        Self { zones, len, room: room.into(), start: 0, moved: 0 }
     }
 
     /// Chooses the zone of the next I/O. The last one in its direction ended at `end`.
@@ -63,7 +66,7 @@ impl Walk {
         if is_next {
             self.moved = 0;
             self.start = self.start.saturating_add(range).saturating_add(skip);
-            if self.start.saturating_add(self.smallest) > self.len {
+            if self.start.saturating_add(self.room) > self.len {
                 self.start = 0;
             }
         }

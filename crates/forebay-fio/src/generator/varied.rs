@@ -5,13 +5,17 @@
 //! blocks of the smallest size, and an I/O that would run into a marked one is cut off before it;
 //! so every byte is visited once per pass here too.
 
+mod sequence;
+mod spread;
+
 use std::sync::Arc;
 
+use self::sequence::Sequence;
+use self::spread::Spread;
 use super::directions::Directions;
 use super::ending::{Blocked, EarlyEnd, Stop};
-use super::map::Map;
 use super::sizes::SizeRule;
-use super::skew::{Distribution, Skew};
+use super::skew::Distribution;
 use super::strided::{Step, Strided, Walk};
 use super::zoned::{Limits, WritePointers, Zoned};
 use super::{Direction, Mix, Op, Stream, Workload};
@@ -58,8 +62,8 @@ pub struct Varied {
     /// Draws of sizes, and of whatever else is neither an offset nor a direction.
     draws: Xoshiro256,
     spread: Spread,
-    /// Bytes from the region's start: where the last I/O began, and ended, by direction.
-    last: [(u64, u64); 3],
+    /// The last I/O in each direction, from which sequential I/O goes on.
+    sequence: Sequence,
     /// I/Os before the next seek.
     before_seek: i64,
     /// The zone of the I/Os, if there are zones.
@@ -69,16 +73,10 @@ pub struct Varied {
     /// Why no zone accepted the last I/O that was asked for.
     blocked: Option<Blocked>,
     is_mixed: bool,
+    /// The largest I/O of all directions of the pattern.
+    largest: u32,
     /// Whether the stream has no byte limit.
     is_endless: bool,
-}
-
-/// How random offsets are found.
-#[derive(Debug, Clone)]
-enum Spread {
-    Map(Map),
-    /// One for each alignment.
-    Drawn(Box<[Skew; 3]>),
 }
 
 impl Varied {
@@ -101,27 +99,22 @@ impl Varied {
         /// Keeps the draws of sizes apart from those of offsets and directions.
         const DRAWS_KEY: u64 = 0x7369_7a65_7300_0001;
         let variety = workload.variety.as_deref().expect("a variety").clone();
-        let keys = Xoshiro256::new(workload.seed, workload.stream.wrapping_mul(2));
-        let align = std::array::from_fn(|at| {
-            u64::from(variety.align[at].unwrap_or_else(|| variety.sizes[at].min()))
-        });
         let unit = u64::from(workload.bs);
         assert!(workload.region.len >= unit, "the region holds at least one block");
-        let len = workload.random_len();
-        let spread = match workload.has_map() {
-            true => Spread::Map(Map::new(unit, (len / unit).max(1), keys)),
-            false => Spread::Drawn(Box::new(align.map(|align: u64| {
-                let blocks = (len / align).max(1);
-                Skew::new(&variety.distribution, blocks, align, keys.clone())
-            }))),
-        };
         let limits = |rules| Limits {
             rules,
             region: workload.region,
             random: workload.pattern.random,
-            backward: is_backward(workload, &variety),
+            backward: false,
             stream: workload.stream,
         };
+        let step = if workload.pattern.random { 0 } else { variety.step };
+        // fio begins at the end only if the offset is larger than the length of the region.
+        let begins_at_end = step < 0 && workload.region.offset > 0 && variety.zones.is_none();
+        let sizes = || workload.pattern.directions().map(|at| &variety.sizes[at.index()]);
+        // A zone has room for an I/O of each direction.
+        let room = sizes().map(SizeRule::min).max().unwrap_or(workload.bs);
+        let largest = sizes().map(SizeRule::max).max().unwrap_or(workload.bs);
         Self {
             region: workload.region,
             unit,
@@ -130,13 +123,14 @@ impl Varied {
             left_ios: variety.number_ios.unwrap_or(u64::MAX),
             directions: Directions::new(workload),
             draws: Xoshiro256::new(workload.seed ^ DRAWS_KEY, workload.stream),
-            spread,
-            last: [(0, 0); 3],
+            spread: Spread::new(workload, &variety),
+            sequence: Sequence::new(step, begins_at_end),
             before_seek: 0,
-            walk: variety.zones.map(|zones| Walk::new(zones, workload.region.len, workload.bs)),
+            walk: variety.zones.map(|zones| Walk::new(zones, workload.region.len, room)),
             zoned: variety.zoned.map(|rules| (limits(rules), Arc::clone(pointers))),
             blocked: None,
             is_mixed: workload.pattern.mix == Mix::ReadWrite,
+            largest,
             is_endless: workload.io_size.is_none(),
             variety,
         }
@@ -145,17 +139,14 @@ impl Varied {
     /// Enters the zone of the next I/O, if there are zones.
     fn enter_zone(&mut self, direction: Direction) {
         let Some(walk) = &mut self.walk else { return };
-        let at = direction.index();
-        let step = walk.step(self.last[at].1);
+        let step = walk.step(self.sequence.end(direction));
         let start = walk.start();
         match step {
             Step::Stay => {}
-            Step::Rewind => self.last[at] = (start, start),
+            Step::Rewind => self.sequence.move_to(direction, start),
             Step::Restart => {
-                self.last = [(start, start); 3];
-                if let Spread::Map(map) = &mut self.spread {
-                    map.restart((walk.range() / self.unit).max(1));
-                }
+                self.sequence.move_all_to(start);
+                self.spread.restart(walk.range(), self.unit);
             }
         }
     }
@@ -165,17 +156,16 @@ impl Varied {
     fn skip_unused(&mut self, direction: Direction) -> Result<(), Stop> {
         let Some((limits, _)) = &self.zoned else { return Ok(()) };
         // As in fio, I/O that goes backwards skips nothing.
-        if self.random || direction != Direction::Write || self.variety.step < 0 {
+        if self.random || direction != Direction::Write || self.sequence.step() < 0 {
             return Ok(());
         }
-        let (at, begin) = (direction.index(), self.region.offset);
-        let end = self.last[at].1;
+        let (begin, end) = (self.region.offset, self.sequence.end(direction));
         if let Some(next) = limits.skip_to(begin + end) {
             let next = next - begin;
             if !limits.rules.has_io_bytes {
                 self.left_bytes = self.left_bytes.saturating_sub(next - end);
             }
-            self.last[at] = (next, next);
+            self.sequence.move_to(direction, next);
         }
         if self.left_bytes == 0 { Err(Stop::End) } else { Ok(()) }
     }
@@ -184,9 +174,9 @@ impl Varied {
     fn try_next(&mut self, direction: Direction) -> Result<Op, Stop> {
         self.enter_zone(direction);
         self.skip_unused(direction)?;
-        let (offset, len) = match self.place(direction) {
+        let (offset, len, end) = match self.place(direction) {
             Err(stop) if self.starts_again(direction, stop) => {
-                self.last[direction.index()] = (0, 0);
+                self.sequence.move_to(direction, 0);
                 self.place(direction)
             }
             placed => placed,
@@ -194,7 +184,7 @@ impl Varied {
         if let Some(walk) = &mut self.walk {
             walk.moved(len);
         }
-        self.last[direction.index()] = (offset, offset + u64::from(len));
+        self.sequence.record(direction, offset, end);
         self.left_ios -= 1;
         self.left_bytes = self.left_bytes.saturating_sub(len.into());
         Ok(Op { direction, file: 0, offset: self.region.offset + offset, len })
@@ -203,37 +193,49 @@ impl Varied {
     /// Returns whether sequential reads that stopped start again at the first zone.
     fn starts_again(&self, direction: Direction, stop: Stop) -> bool {
         let Some((limits, _)) = &self.zoned else { return false };
-        if self.random || direction != Direction::Read || self.last[direction.index()].1 == 0 {
+        if self.random || direction != Direction::Read || self.sequence.end(direction) == 0 {
             return false;
         }
         let is_repeated = self.is_endless || limits.rules.has_io_bytes;
         match stop {
             // As without zones, I/O with a step has passes as long as bytes are left.
-            Stop::End => is_repeated || self.is_mixed || self.variety.step != 0,
+            Stop::End => is_repeated || self.is_mixed || self.sequence.step() != 0,
             // Writes of the same job bring more data.
             Stop::Blocked(_) => is_repeated && !self.is_mixed,
         }
     }
 
     /// Returns the offset of the I/O in the region, and its length: where the write pointer of its
-    /// zone permits it, if zones have one.
-    fn place(&mut self, direction: Direction) -> Result<(u64, u32), Stop> {
-        let (offset, len) = self.choose(direction)?;
-        let Some((limits, pointers)) = &self.zoned else { return Ok((offset, len)) };
+    /// zone permits it, if zones have one. The third value is the end from which sequential I/O
+    /// goes on.
+    fn place(&mut self, direction: Direction) -> Result<(u64, u32, u64), Stop> {
+        let (offset, wanted) = self.choose(direction)?;
+        let Some((limits, pointers)) = self.zoned(direction) else {
+            return Ok((offset, wanted, offset + u64::from(wanted)));
+        };
         let (begin, min) = (self.region.offset, self.smallest(direction.index()));
-        let (offset, len) = pointers.place(limits, direction, (begin + offset, len), min)?;
-        Ok((offset - begin, len))
+        let (offset, len) = pointers.place(&limits, direction, (begin + offset, wanted), min)?;
+        // With a negative step, reads that are cut off at the end of a zone would step back into it
+        // forever.
+        let cuts = direction == Direction::Read && self.sequence.step() < 0;
+        let passed = if cuts { wanted.max(len) } else { len };
+        Ok((offset - begin, len, offset - begin + u64::from(passed)))
+    }
+
+    /// Returns the limits of the next I/O in this direction and the write pointers, if the zones
+    /// have them.
+    fn zoned(&self, direction: Direction) -> Option<(Limits, &WritePointers)> {
+        let (limits, pointers) = self.zoned.as_ref()?;
+        Some((Limits { backward: self.sequence.is_backward(direction), ..*limits }, pointers))
     }
 
     /// Returns whether a zone has data for the next read.
     fn can_read(&self) -> bool {
-        let Some((limits, pointers)) = &self.zoned else { return true };
-        let (at, region) = (Direction::Read.index(), self.region);
-        let min = self.smallest(at);
-        let offset =
-            if self.random { 0 } else { self.next_offset(self.last[at], self.variety.step) };
+        let Some((limits, pointers)) = self.zoned(Direction::Read) else { return true };
+        let (min, region) = (self.smallest(Direction::Read.index()), self.region);
+        let offset = if self.random { 0 } else { self.sequence.next(Direction::Read, self.zone()) };
         let starts_again = offset.saturating_add(min.into()) > region.len;
-        pointers.can_read(limits, region.offset + if starts_again { 0 } else { offset }, min)
+        pointers.can_read(&limits, region.offset + if starts_again { 0 } else { offset }, min)
     }
 
     /// Returns whether bytes are left because zones lack data, and not because no block fits at
@@ -262,69 +264,29 @@ impl Varied {
         let goes_on = self.before_seek > 0;
         self.before_seek = if goes_on { self.before_seek - 1 } else { repeats - 1 };
         if goes_on && self.variety.identical {
-            let offset = self.last[at].0;
-            return Ok((offset, self.draw_len(direction, offset).unwrap_or(self.smallest(at))));
+            let (offset, end) = (self.sequence.start(direction), self.sequence.end(direction));
+            // A map may have cut off the last I/O before the end of the region.
+            let last = if end > offset { (end - offset) as u32 } else { self.smallest(at) };
+            return Ok((offset, self.draw_len(direction, offset).unwrap_or(last)));
         }
         if !seeks || (goes_on && self.random) {
             return self.sequential(direction);
         }
-        let (start, range) = self.zone();
-        let (rule, unaligned) = (&self.variety.sizes[at], self.variety.unaligned);
-        Ok(match &mut self.spread {
-            Spread::Map(map) => {
-                let (offset, len) = map.draw(rule, &mut self.draws);
-                (start + offset, len)
-            }
-            Spread::Drawn(skews) => {
-                let align = self.variety.align[at].unwrap_or_else(|| rule.min());
-                // The last zone may have fewer blocks than the others.
-                let blocks = (range / u64::from(align)).max(1);
-                let offset = start + skews[at].draw() % blocks * u64::from(align);
-                let room = self.region.len.saturating_sub(offset);
-                match rule.draw(unaligned, room, &mut self.draws) {
-                    Some(len) => (offset, len),
-                    // The last block is shorter than the smallest I/O: it goes before it.
-                    None => {
-                        let last = self.region.len.saturating_sub(self.smallest(at).into());
-                        (last - last % u64::from(align), self.smallest(at))
-                    }
-                }
-            }
-        })
+        let zone = self.zone();
+        Ok(self.spread.draw(direction, &self.variety, zone, &mut self.draws))
     }
 
     fn sequential(&mut self, direction: Direction) -> Result<(u64, u32), Stop> {
-        let skip = if self.random { 0 } else { self.variety.step };
-        let offset = self.next_offset(self.last[direction.index()], skip);
+        let (begin, range) = self.zone();
+        let offset = self.sequence.next(direction, (begin, range));
         if let Some(len) = self.draw_len(direction, offset) {
             return Ok((offset, len));
         }
-        if !self.random && skip == 0 && self.walk.is_none() {
+        if !self.random && self.sequence.step() == 0 && self.walk.is_none() {
             self.end_pass(direction, offset)?;
         }
-        let begin = self.walk.as_ref().map_or(0, Walk::start);
         let len = self.draw_len(direction, begin);
         Ok((begin, len.unwrap_or(self.smallest(direction.index()))))
-    }
-
-    /// Returns the offset after an I/O with this start and end, with `skip` bytes between the two.
-    /// I/O that goes backwards continues at the end of its zone, or of the region, when it passes
-    /// the start.
-    fn next_offset(&self, (start, end): (u64, u64), skip: i64) -> u64 {
-        let (begin, range) = self.zone();
-        let last = (begin + range).saturating_add_signed(skip.min(0)).max(begin);
-        if end == start {
-            // No I/O precedes it, so nothing is left out. I/O that goes backwards begins at the end
-            // of a region that is not at the start of the file: fio does so only if the offset is
-            // larger than the length of the region.
-            let is_at_end = skip < 0 && end == 0 && self.region.offset > 0 && self.walk.is_none();
-            return if is_at_end { last } else { end };
-        }
-        match end.checked_add_signed(skip) {
-            Some(offset) if skip >= 0 || offset >= begin => offset,
-            _ if skip < 0 => last,
-            _ => u64::MAX,
-        }
     }
 
     /// Ends a pass of sequential I/O at `offset`, where no size fits before the end of the region.
@@ -343,7 +305,11 @@ impl Varied {
     }
 
     fn draw_len(&mut self, direction: Direction, offset: u64) -> Option<u32> {
-        let room = self.region.len.saturating_sub(offset);
+        // As in fio, sequential I/O that begins in a zone may end after it.
+        let passes_zone = !self.random && self.sequence.step() >= 0;
+        let (begin, range) = self.zone();
+        let end = if passes_zone { self.region.len } else { begin + range };
+        let room = end.saturating_sub(offset);
         let rule = &self.variety.sizes[direction.index()];
         rule.draw(self.variety.unaligned, room, &mut self.draws)
     }
@@ -351,12 +317,6 @@ impl Varied {
     fn smallest(&self, at: usize) -> u32 {
         self.variety.sizes[at].min()
     }
-}
-
-/// Returns whether each sequential read of the smallest size begins before the last one.
-fn is_backward(workload: &Workload, variety: &Variety) -> bool {
-    let smallest = i64::from(variety.sizes[Direction::Read.index()].min());
-    !workload.pattern.random && variety.step < -smallest
 }
 
 impl Iterator for Varied {
@@ -403,7 +363,8 @@ impl Stream for Varied {
     }
 
     fn early_end(&self) -> Option<EarlyEnd> {
-        let left_bytes = (!self.is_endless).then_some(self.left_bytes);
+        let of_ios = self.left_ios.saturating_mul(self.largest.into());
+        let left_bytes = (!self.is_endless).then_some(self.left_bytes.min(of_ios));
         self.blocked.map(|why| EarlyEnd { why, left_bytes })
     }
 }

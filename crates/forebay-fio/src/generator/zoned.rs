@@ -66,7 +66,7 @@ pub(super) struct Limits {
     pub(super) region: Region,
     /// Whether offsets are random.
     pub(super) random: bool,
-    /// Whether sequential reads go backwards.
+    /// Whether the next sequential read goes backwards.
     pub(super) backward: bool,
     /// The number of the stream.
     pub(super) stream: u64,
@@ -82,6 +82,13 @@ impl Limits {
 
     fn start(&self, zone: usize) -> u64 {
         zone as u64 * self.rules.size
+    }
+
+    /// Returns the bytes of a zone in the region that can have data.
+    fn room_for_reads(&self, zone: usize) -> u64 {
+        let Region { offset, len } = self.region;
+        let start = self.start(zone).max(offset);
+        (self.start(zone) + self.rules.capacity).min(offset + len).saturating_sub(start)
     }
 
     /// Returns the end of the zone of `offset`, if sequential writes have reached its capacity.
@@ -196,14 +203,7 @@ impl State {
         if range < min || is_past {
             zone = match self.with_data(limits, wanted, min) {
                 Some(zone) => zone,
-                // The reads have passed the last zone.
-                None if !(limits.random || limits.backward)
-                    && wanted + 1 >= limits.zones().1
-                    && self.is_full(limits, wanted, min) =>
-                {
-                    return Err(Stop::End);
-                }
-                None => return Err(Blocked::NoData.into()),
+                None => return Err(self.lack(limits, wanted, min)),
             };
             (start, range) = self.readable(limits, zone);
             if limits.backward {
@@ -231,12 +231,23 @@ impl State {
         (start, end.saturating_sub(start))
     }
 
+    /// Returns why no zone has data for a read of `min` bytes at zone `wanted`.
+    fn lack(&self, limits: &Limits, wanted: usize, min: u64) -> Stop {
+        let (first, end) = limits.zones();
+        if (first..end).all(|zone| limits.room_for_reads(zone) < min) {
+            return Blocked::NoRoom.into();
+        }
+        // Forward reads have passed the last zone with room for a block.
+        let is_forward = !(limits.random || limits.backward);
+        if is_forward && (wanted..end).all(|zone| self.is_full(limits, zone, min)) {
+            return Stop::End;
+        }
+        Blocked::NoData.into()
+    }
+
     /// Returns whether a zone has as many blocks of `min` bytes as it has room for in the region.
     fn is_full(&self, limits: &Limits, zone: usize, min: u64) -> bool {
-        let (start, range) = self.readable(limits, zone);
-        let Region { offset, len } = limits.region;
-        let end = (limits.start(zone) + limits.rules.capacity).min(offset + len);
-        range / min >= end.saturating_sub(start) / min
+        self.readable(limits, zone).1 / min >= limits.room_for_reads(zone) / min
     }
 
     /// Returns the next zone that has `min` bytes; for random reads, the nearest one. Reads that go

@@ -148,7 +148,7 @@ impl ZoneOptions {
 }
 
 /// Adds a warning to each job that only reads zones with write pointers, if no job writes to the
-/// zones of its file.
+/// zones of its file before it ends. The stages must be numbered.
 pub(crate) fn warn_of_empty_zones(jobs: &mut [Job]) {
     let are_empty: Vec<bool> = jobs.iter().map(|job| reads_empty_zones(job, jobs)).collect();
     for (job, _) in jobs.iter_mut().zip(are_empty).filter(|(_, are_empty)| *are_empty) {
@@ -164,7 +164,9 @@ fn reads_empty_zones(job: &Job, jobs: &[Job]) -> bool {
     let writes = |other: &Job| other.rw.has(Direction::Write) && other.zoned().is_some();
     job.rw.mix == Mix::Only(Direction::Read)
         && job.zoned().is_some_and(|rules| !rules.read_beyond_wp)
-        && !jobs.iter().any(|other| writes(other) && has_same_file(job, other))
+        && !jobs
+            .iter()
+            .any(|other| other.stage <= job.stage && writes(other) && has_same_file(job, other))
 }
 
 /// Returns whether two jobs name the same file or disk. Other names of the same file are not

@@ -3,6 +3,7 @@
 use super::super::{Pattern, Region};
 use super::*;
 
+mod strided;
 mod zoned;
 
 fn variety(rule: SizeRule) -> Variety {
@@ -22,8 +23,8 @@ fn variety(rule: SizeRule) -> Variety {
 
 fn workload(word: &str, len: u64, variety: Variety) -> Workload {
     let pattern = Pattern::from_word(word).expect("a word of fio");
-    let used = Direction::ALL.into_iter().filter(|&direction| pattern.has(direction));
-    let bs = used.map(|direction| variety.sizes[direction.index()].min()).min().expect("one");
+    let sizes = pattern.directions().map(|direction| variety.sizes[direction.index()].min());
+    let bs = sizes.min().expect("one");
     Workload {
         pattern,
         rwmixread: 50,

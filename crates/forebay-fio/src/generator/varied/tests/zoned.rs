@@ -230,3 +230,64 @@ fn reads_with_a_step_transfer_all_their_bytes_below_the_capacity() {
         }
     }
 }
+
+/// Returns zones of 60 KiB at the start of a file, with reads of `blocks` blocks of 4 KiB.
+fn on_written_zones(word: &str, region: Region, blocks: u32) -> (Workload, Arc<WritePointers>) {
+    let rules = Zoned { size: 15 * 4096, capacity: 15 * 4096, ..ZONES };
+    let pointers = Arc::default();
+    let mut writes = zoned("write", 16 * 15, rules, [1, 1]);
+    writes.region.offset = 0;
+    run(&writes, &pointers);
+    let load = zoned(word, 1, rules, [blocks, 1]);
+    (Workload { region, io_size: Some(region.len), ..load }, pointers)
+}
+
+#[test]
+fn reads_have_passed_a_last_zone_whose_part_in_the_region_is_smaller_than_a_block() {
+    // Three zones, and 12 KiB of the next one.
+    let region = Region { offset: 0, len: 48 * 4096 };
+    let (load, pointers) = on_written_zones("read", region, 4);
+    let (ops, end) = run(&load, &pointers);
+    assert_eq!((ops.len(), end), (9, None));
+    // With a step, reads start again.
+    let mut load = load;
+    load.variety.as_mut().expect("a variety").step = 1024;
+    let (ops, end) = run(&load, &pointers);
+    assert_eq!((ops.len(), end), (12, None));
+}
+
+#[test]
+fn region_that_holds_no_block_ends_the_reads_with_that_reason() {
+    // Ten KiB of a zone, and six of the next one.
+    let region = Region { offset: 50 << 10, len: 16 << 10 };
+    for (word, step) in [("read", 0), ("read", -8), ("randread", 0)] {
+        let (load, pointers) = on_written_zones(word, region, 4);
+        for io_size in [load.io_size, None] {
+            let load = with_step(Workload { io_size, ..load.clone() }, step);
+            let end = EarlyEnd { why: Blocked::NoRoom, left_bytes: io_size };
+            assert_eq!(run(&load, &pointers), (Vec::new(), Some(end)), "{word}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn reads_of_several_sizes_with_a_negative_step_leave_their_zone() {
+    let (mut load, pointers) =
+        on_written_zones("read", Region { offset: 0, len: 16 * 15 * 4096 }, 1);
+    let variety = load.variety.as_mut().expect("a variety");
+    variety.sizes[0] = SizeRule::Range { min: 4096, max: 4 * 4096 };
+    variety.step = -2 * 4096;
+    let (ops, end) = run(&load, &pointers);
+    assert_eq!(end, None);
+    let mut zones: Vec<_> = ops.iter().map(|op| op.offset / (15 * 4096)).collect();
+    zones.dedup();
+    assert!(zones.len() > 3, "{zones:?}");
+}
+
+#[test]
+fn bytes_left_are_at_most_those_of_the_ios_left() {
+    let mut load = zoned("read", 40, ZONES, [2, 1]);
+    load.variety.as_mut().expect("a variety").number_ios = Some(5);
+    let end = EarlyEnd { why: Blocked::NoData, left_bytes: Some(5 * 2 * 4096) };
+    assert_eq!(run(&load, &Arc::default()).1, Some(end));
+}
