@@ -16,8 +16,8 @@ use crate::output;
 pub(super) fn invalidate(jobs: &[Job], targets: &[Target]) {
     let wanted = |target: &&Target| jobs[target.job].invalidate && !target.is_direct();
     let paths: BTreeSet<_> = targets.iter().filter(wanted).filter_map(Target::path).collect();
-    // A job with `unlink` of an earlier stage may have removed a file.
-    paths.iter().filter(|path| path.exists()).for_each(|path| forget(path));
+    // If a job with `unlink` has removed a file, this prints that its pages stay.
+    paths.iter().for_each(|path| forget(path));
 }
 
 /// Drops the clean pages of a file or block device from the page cache.

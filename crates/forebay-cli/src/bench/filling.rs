@@ -105,10 +105,15 @@ fn end_of_data(file: &File) -> io::Result<u64> {
     }
 }
 
+/// Returns the nearest folder above a file that exists: those below it are not created yet.
+pub(super) fn existing_folder(path: &Path) -> &Path {
+    let above = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    above.into_iter().find(|folder| folder.is_dir()).unwrap_or(".".as_ref())
+}
+
 /// Returns more bytes than a file at `path` may still take, in whole blocks of `block` bytes.
 pub(super) fn free_bytes(path: &Path, block: u32) -> io::Result<u64> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let stat = statvfs(folder.unwrap_or(".".as_ref()))?;
+    let stat = statvfs(existing_folder(path))?;
     // Including the blocks that are reserved for root, and a margin for blocks that other files
     // free meanwhile: the end of the space ends the job, and not that of the hole.
     let free = stat.f_bfree.saturating_mul(stat.f_frsize).min(i64::MAX as u64 / 4);
@@ -121,6 +126,14 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+
+    #[test]
+    fn free_space_of_a_file_in_a_new_folder_is_that_of_the_folder_above() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        assert_eq!(existing_folder(&dir.path().join("new/x/f")), dir.path());
+        assert_eq!(existing_folder("f".as_ref()), Path::new("."));
+        assert!(free_bytes(&dir.path().join("new/x/f"), 4096).expect("free bytes") > 0);
+    }
 
     #[test]
     fn file_is_truncated_to_its_data_but_not_below_its_earlier_length() {

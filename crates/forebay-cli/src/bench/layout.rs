@@ -15,7 +15,7 @@ use forebay_fio::units::Size;
 use rustix::fs::statvfs;
 
 use super::fill;
-use super::filling::{self, Filling};
+use super::filling::{self, Filling, existing_folder};
 use super::plan::{Target, distinct};
 use super::stop::Stop;
 use crate::failure::Failure;
@@ -184,8 +184,12 @@ impl Missing {
         let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
         let missing: Vec<_> = self.path.ancestors().skip(1).take_while(is_missing).collect();
         for folder in missing.into_iter().rev() {
-            DirBuilder::new().mode(0o700).create(folder)?;
-            self.folders.push(folder.to_owned());
+            match DirBuilder::new().mode(0o700).create(folder) {
+                Ok(()) => self.folders.push(folder.to_owned()),
+                // Another process has created it meanwhile, or it is `..` of the one before.
+                Err(_) if folder.is_dir() => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -254,8 +258,7 @@ impl Missing {
     fn fail(&mut self, error: &io::Error) -> Failure {
         self.take_back();
         let needed = self.needed - self.earlier.unwrap_or(0);
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let free = match statvfs(folder.unwrap_or(".".as_ref())) {
+        let free = match statvfs(existing_folder(&self.path)) {
             Ok(stat) => {
                 format!(", and {} bytes are free", stat.f_bavail.saturating_mul(stat.f_frsize))
             }

@@ -94,11 +94,12 @@ fn of_registration<'a>(
         return None;
     }
     Some(format!(
-        "{}: --fixedbufs registers 1 GiB, the most that a ring can, of the {} of buffers for {}; \
-         I/O in the rest is not registered; lower --bs, --iodepth or --numjobs",
+        "{}: --fixedbufs: the buffers for {} need {}, but a ring registers at most {}; the other \
+         buffers are not registered; lower --bs, --iodepth or --numjobs",
         job.name,
+        target.name(),
         bytes(total),
-        target.name()
+        bytes(REGISTERED_MAX)
     ))
 }
 
@@ -144,10 +145,9 @@ pub(super) fn of_schedulers(jobs: &[Job], targets: &[Target], disks: &[Disk]) ->
             continue;
         }
         notes.push(format!(
-            "{name}: only the kernel orders by its I/O priority on {disk}, for I/O that the \
-             threads of the job submit themselves, not for that of a shared context, of \
-             sqthread_poll or of write-back; to order in the layer, add scheduler=mq-deadline or \
-             scheduler=bfq"
+            "{name}: on {disk}, only the kernel uses --prio and --prioclass, and only for I/O that \
+             the job's own threads submit: shared contexts, sqthread_poll and write-back ignore \
+             them; to sort I/O in the layer, add scheduler=mq-deadline or scheduler=bfq"
         ));
         if job.priorities.are_several() {
             notes.push(format!(

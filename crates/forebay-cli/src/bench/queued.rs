@@ -184,7 +184,7 @@ impl Queued {
             if tally.job.serialize_overlap {
                 self.reap_overlapping::<TIMED>(tally);
                 if tally.is_over() {
-                    self.next = None;
+                    // The next window of a search for a depth may submit it.
                     return false;
                 }
             }

@@ -76,7 +76,7 @@ fn threads_of_a_job_on_a_file_have_its_priority_and_memory_policy() {
         let of_threads = calls.matches("IOPRIO_WHO_PROCESS, 0, ").count();
         let values = calls.matches("IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 3)").count();
         assert_eq!((of_threads, values), (2, 2), "{engine}: {calls}");
-        assert!(note.contains("a: only the kernel orders by its I/O priority on "), "{note}");
+        assert!(note.contains("only the kernel uses --prio and --prioclass"), "{note}");
     }
     assert!(!calls("--filename=ram:64k --prio=3").0.contains("ioprio_set"));
     assert!(!calls("--filename=f --cmdprio_percentage=5").0.contains("ioprio_set"));

@@ -128,3 +128,14 @@ fn folders_of_a_file_are_created_and_taken_back() {
     wanted.run(&Stop::default(), |_| Ok(())).expect("laid out");
     assert_eq!(std::fs::metadata(&path).expect("a file").len(), 4096);
 }
+
+#[test]
+fn folder_that_appears_meanwhile_is_used_and_kept() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // The second part of the path exists as soon as the first one does.
+    let path = dir.path().join("new/../x");
+    let mut wanted = layout("--name=a --rw=read --size=4k", &path);
+    wanted.rehearse(|| Ok(())).expect("nothing to refuse");
+    wanted.run(&Stop::default(), |_| Ok(())).expect("laid out");
+    assert_eq!(std::fs::metadata(dir.path().join("x")).expect("a file").len(), 4096);
+}

@@ -34,8 +34,8 @@ fn buffers_that_cannot_be_registered_together_are_noted() {
     check(&format!("{args}16"), &[]);
     check(
         &format!("{args}20"),
-        &["a: --fixedbufs registers 1 GiB, the most that a ring can, of the 1280MiB of buffers \
-           for x; I/O in the rest is not registered; lower --bs, --iodepth or --numjobs"],
+        &["a: --fixedbufs: the buffers for x need 1280MiB, but a ring registers at most 1024MiB; \
+           the other buffers are not registered; lower --bs, --iodepth or --numjobs"],
     );
 }
 
@@ -103,7 +103,7 @@ fn options_of_schedulers_are_noted_on_disks_without_one() {
     let path = file.path().display();
     let notes = of(&format!("--name=a --filename={path} --prio=2 --cmdprio_percentage=5"));
     let [of_job, of_parts] = &notes[..] else { panic!("{notes:?}") };
-    assert!(of_job.starts_with("a: only the kernel orders by its I/O priority"), "{of_job}");
+    assert!(of_job.contains(", only the kernel uses --prio and --prioclass"), "{of_job}");
     assert!(of_parts.starts_with("a: its --cmdprio options have no effect"), "{of_parts}");
     let parts = of(&format!("--name=a --filename={path} --cmdprio_percentage=5"));
     assert!(parts[0].starts_with("a: its I/O priorities have no effect"), "{parts:?}");
