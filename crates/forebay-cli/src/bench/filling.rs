@@ -107,8 +107,7 @@ fn end_of_data(file: &File) -> io::Result<u64> {
 
 /// Returns the nearest folder above a file that exists: those below it are not created yet.
 pub(super) fn existing_folder(path: &Path) -> &Path {
-    let above = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    above.into_iter().find(|folder| folder.is_dir()).unwrap_or(".".as_ref())
+    path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(".".as_ref())
 }
 
 /// Returns more bytes than a file at `path` may still take, in whole blocks of `block` bytes.

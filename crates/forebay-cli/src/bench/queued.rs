@@ -176,15 +176,15 @@ impl Queued {
                     }
                 }
             });
+            // The next I/O stays, if it is known: the next window of a search for a depth submits
+            // it, and another phase forgets it.
             if tally.is_over() {
-                self.next = None;
                 return false;
             }
             self.next = self.next.take().or_else(|| ops.next_as(direction));
             if tally.job.serialize_overlap {
                 self.reap_overlapping::<TIMED>(tally);
                 if tally.is_over() {
-                    // The next window of a search for a depth may submit it.
                     return false;
                 }
             }
