@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::command::Line;
 use crate::suite::{self, Suite};
 use crate::{
-    Outcome, fuzz, histories, package, pictures, planted, publish, sessions, trace_points,
+    Outcome, fuzz, histories, msrv, package, pictures, planted, publish, sessions, trace_points,
 };
 
 /// A long test with a name.
@@ -75,6 +75,12 @@ const ALL: &[Long] = &[
         time: "3 min",
         what: "`cargo xtask pictures --all` (chromium)",
         run: pictures::run_all,
+    },
+    Long {
+        name: "msrv",
+        time: "2 min",
+        what: "the oldest supported Rust compiles the workspace (rustup)",
+        run: msrv::run,
     },
     Long {
         name: "trace-points",

@@ -32,6 +32,7 @@ mod libaio;
 mod long;
 mod loom;
 mod miri;
+mod msrv;
 mod mutants;
 mod nightly;
 mod outside;

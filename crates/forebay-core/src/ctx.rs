@@ -8,6 +8,7 @@
 //! comparisons. All other bios take the full rules ([`QueueLimits::check`], [`crate::split`]).
 
 use crate::bio::{Bio, BioFlags, Op, Segments};
+use crate::hint::cold_path;
 use crate::limits::submit_error::SubmitErrorKind;
 use crate::limits::{QueueLimits, sectors_to_bytes};
 use crate::plug::{PlugList, UnplugCause};
@@ -19,7 +20,6 @@ use crate::trace::{Trace, TraceEvent, TraceRecord, TraceWriter};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{Drain, Vec};
-use core::hint::cold_path;
 
 /// The plug of one thread for one disk, and the outgoing requests that have left the plug and not
 /// yet reached a hardware context.

@@ -29,6 +29,7 @@ mod driver;
 mod durability;
 mod emulation;
 mod hctx;
+mod hint;
 mod hold;
 mod knob;
 mod limits;
@@ -69,6 +70,8 @@ pub use hctx::{
     Backing, Commit, DeviceFailures, DeviceState, Gates, HardwareContext, LateRequest,
     LateRequests, LateStage, SchedulerChange, Turned,
 };
+#[doc(hidden)]
+pub use hint::cold_path;
 pub use hold::{Hold, HoldLimits, HoldStep};
 pub use knob::{
     BadKnob, BadSetting, DefaultValue, KNOBS, Knob, SCHEDULER_KEYS, Values, WEIGHT_KEYS,

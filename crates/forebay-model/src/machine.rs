@@ -70,7 +70,8 @@ impl Ends {
     }
 
     pub(crate) fn take(&mut self, now: u64) -> Option<Done> {
-        self.0.pop_front_if(|done| done.done_at_ns <= now)
+        let is_due = self.0.front().is_some_and(|done| done.done_at_ns <= now);
+        if is_due { self.0.pop_front() } else { None }
     }
 }
 

@@ -50,8 +50,8 @@ pub(crate) fn reload_certificates(shared: &Shared) -> Result<Option<&Path>, Serv
     let directory = tls.directory();
     match tls.reload() {
         Ok(()) => {
-            let line = format_args!("reloaded the TLS certificates in {}", directory.display());
-            shared.log.line(now_ns(), line);
+            let of = directory.display();
+            shared.log.line(now_ns(), format_args!("reloaded the TLS certificates in {of}"));
             Ok(Some(directory))
         }
         Err(error) => {

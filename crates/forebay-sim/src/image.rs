@@ -200,10 +200,13 @@ impl Image {
     /// adds their blocks to `settled`.
     pub(crate) fn settle(&mut self, before: u64, settled: &mut Vec<u64>) -> usize {
         let Image { cached, by_block, settling, .. } = self;
-        while let Some(cached) = cached.pop_front_if(|cached| cached.ended < before) {
-            if take_off(by_block, &cached) {
-                settling.push((cached.block, cached.began));
+        while let Some(first) = cached.front()
+            && first.ended < before
+        {
+            if take_off(by_block, first) {
+                settling.push((first.block, first.began));
             }
+            cached.pop_front();
         }
         self.settle_all(settled)
     }

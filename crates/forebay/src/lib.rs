@@ -120,6 +120,8 @@ pub use error::{
 };
 pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
+#[doc(hidden)]
+pub use forebay_core::cold_path;
 pub use forebay_core::{
     BadKnob, BadLimit, BadPriority, BadSetting, BfqParams, Bio, BioFlags, BlockStatus, COUNTERS,
     Class, CostModel, CounterInfo, CounterUnit, DefaultValue, Emulation, EmulationStats,

@@ -229,17 +229,17 @@ fn specs_of(job: &Job, clone: u32) -> Result<Vec<Spec>, Failure> {
     if let Some(text) = remote {
         return Ok(vec![spec_of(job, &text)?]);
     }
-    let mut texts = match &job.filename {
-        _ if let Some(names) = job.files_of_replay() => {
-            filename::specs_in_log(names, directory.as_deref())
-                .map_err(|reason| Failure::Usage(format!("{}: {reason}", job.name)))?
+    let mut texts = match (job.files_of_replay(), &job.filename) {
+        (Some(names), _) => filename::specs_in_log(names, directory.as_deref())
+            .map_err(|reason| Failure::Usage(format!("{}: {reason}", job.name)))?,
+        (None, Some(given)) => {
+            filename::spec_texts(given, directory.as_deref()).map_err(|reason| {
+                Failure::Usage(format!("{}: --filename={given}: {reason}", job.name))
+            })?
         }
-        Some(given) => filename::spec_texts(given, directory.as_deref()).map_err(|reason| {
-            Failure::Usage(format!("{}: --filename={given}: {reason}", job.name))
-        })?,
-        None if job.files.opendir.is_some() => Vec::new(),
+        (None, None) if job.files.opendir.is_some() => Vec::new(),
         // Paths, even if the job's name looks like a spec.
-        None => {
+        (None, None) => {
             let below = |name: String| match &directory {
                 Some(directory) => {
                     format!("file:{}/{}", filename::escaped(directory), filename::escaped(&name))

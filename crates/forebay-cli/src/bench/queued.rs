@@ -14,11 +14,11 @@
 //! and once after each reap (clat ends). If one I/O was reaped and one follows, the end of the
 //! first is the start of the second, whose slat then includes the accounting of the first.
 
+use forebay::cold_path;
 use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Owner, SubmitError, SubmitErrorKind};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
-use std::hint::cold_path;
 use std::marker::PhantomData;
 
 use super::priority::Prioritiser;

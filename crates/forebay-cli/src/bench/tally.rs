@@ -5,8 +5,8 @@ mod failures;
 pub(super) mod pauses;
 mod rate_check;
 
+use forebay::cold_path;
 use std::cell::{Cell, RefCell};
-use std::hint::cold_path;
 use std::time::{Duration, Instant};
 
 use forebay::Disk;

@@ -19,6 +19,7 @@ use crate::bio::{Bio, Op};
 use crate::driver::{Completed, Driver, Reap};
 use crate::hctx::flush::needs_point;
 use crate::hctx::{FastTurn, Gates, HardwareContext, Slot, SlotState, Turn};
+use crate::hint::cold_path;
 use crate::list::push;
 use crate::plant::plants;
 use crate::request::{QueuedBio, Request, Steps};
@@ -26,7 +27,6 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 
 /// The next action for a request after a completion.
 enum After {

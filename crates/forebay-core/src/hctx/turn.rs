@@ -16,13 +16,13 @@
 use crate::bio::Op;
 use crate::driver::{Driver, Issue, IssuedRequest, Reap};
 use crate::hctx::{Commit, FastTurn, Gates, HardwareContext, SlotState, Turn, Turned};
+use crate::hint::cold_path;
 use crate::policy::KickPolicy;
 use crate::request::{QueuedBio, Request};
 use crate::stats::RunCounters;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 
 impl HardwareContext {
     /// Does everything that can be done now, in one fixed order: reaps the driver's completions and

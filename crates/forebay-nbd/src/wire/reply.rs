@@ -179,7 +179,9 @@ impl<'a> ErrorChunk<'a> {
 
 /// Returns a text cut to the longest length of a message, between two characters.
 pub fn clip(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(STRING_MAX)).unwrap_or(text)
+    let is_boundary = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=STRING_MAX.min(text.len())).rev().find(is_boundary);
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
 }
 
 /// Payload of `REPLY_BLOCK_STATUS` and `REPLY_BLOCK_STATUS_EXT`.

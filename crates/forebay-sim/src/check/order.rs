@@ -154,8 +154,11 @@ impl Order {
 
 impl Line {
     fn check(&mut self, bound: u64, bios: &Bios) -> Verdict {
-        let is_not_waiting = |first: &mut Arrival| !is_waiting(bios, first.slot, first.serial);
-        while self.waiting.pop_front_if(is_not_waiting).is_some() {}
+        while let Some(first) = self.waiting.front()
+            && !is_waiting(bios, first.slot, first.serial)
+        {
+            self.waiting.pop_front();
+        }
         let mut issued = self.issued.drain(..);
         let Some(first) = self.waiting.front() else { return Ok(()) };
         let overtaken_by = issued.find(|later| {

@@ -92,7 +92,9 @@ impl Flights {
         let (_, place) = self.list.get_mut(at).filter(|(other, _)| *other == serial)?;
         let flight = place.take()?;
         self.nr -= 1;
-        while self.list.pop_front_if(|(_, flight)| flight.is_none()).is_some() {}
+        while self.list.front().is_some_and(|(_, flight)| flight.is_none()) {
+            self.list.pop_front();
+        }
         Some(flight)
     }
 

@@ -15,7 +15,8 @@ pub(super) enum Phase {
     Queued,
     /// It has a tag, or has merged with a request that has one.
     Tagged,
-    /// It has failed together with other bios. Each of them may be tried again.
+    /// It has failed together with other bios. Each of them may be tried again. The last phase, so
+    /// that such pieces are at the end of the queues.
     Failed,
 }
 
@@ -295,9 +296,13 @@ impl Waiting {
 
     /// Removes the pieces that have failed, and returns their bios.
     pub(super) fn take_failed(&mut self) -> Vec<BioId> {
-        let is_failed = |key: &QueueKey| key.phase == Phase::Failed;
-        let failed = self.queues.extract_if(.., |key, _| is_failed(key));
-        failed.flat_map(|(_, queue)| queue.pieces).map(|piece| piece.bio).collect()
+        let mut failed = Vec::new();
+        while let Some(last) = self.queues.last_entry()
+            && last.key().phase == Phase::Failed
+        {
+            failed.push(last.remove());
+        }
+        failed.into_iter().rev().flat_map(|queue| queue.pieces).map(|piece| piece.bio).collect()
     }
 
     /// Returns the key of the longest pieces that begin at `at` and end within the range.

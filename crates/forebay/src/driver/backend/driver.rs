@@ -194,7 +194,8 @@ impl<B: Backend> BackendQueue<B> {
         }
         // SAFETY: as above.
         let nr = unsafe { self.state.with_at_once(|at_once| at_once.nr_more_out()) };
-        self.nr_out = self.nr_out.strict_add_signed(nr);
+        self.nr_out =
+            self.nr_out.checked_add_signed(nr).expect("no request ends before it is submitted");
         self.waits.submitted(self.nr_out);
         if self.nr_out == 0 {
             self.fail_ended();

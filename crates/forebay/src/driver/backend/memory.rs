@@ -39,8 +39,8 @@ impl Request {
             done += len;
         });
         debug_assert_eq!(done, out.len(), "the segments have all bytes of the request");
-        // SAFETY: all bytes of it were written.
-        unsafe { out.assume_init_mut() }
+        // SAFETY: all bytes of it were written, and `MaybeUninit<u8>` has the layout of `u8`.
+        unsafe { &mut *(ptr::from_mut(out) as *mut [u8]) }
     }
 
     /// Copies `data` to the memory of a read, from byte `to` of the request on.

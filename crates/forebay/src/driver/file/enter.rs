@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The maximum timeout: 100 years. The kernel adds a timeout to the current time, and a sum that
 /// overflows ends the wait at once.
-pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_hours(100 * 365 * 24);
+pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Makes the system call.
 pub(super) trait Enter: Send {

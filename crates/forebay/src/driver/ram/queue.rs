@@ -186,8 +186,11 @@ unsafe impl Queue for RamQueue {
         };
         let now = if first.done_at_ns == 0 { 0 } else { clock::now_ns() };
         let before = self.running.len();
-        while let Some(first) = self.running.pop_front_if(|first| first.done_at_ns <= now) {
+        while let Some(first) = self.running.front()
+            && first.done_at_ns <= now
+        {
             done.push(first.tag, Ok(first.len));
+            self.running.pop_front();
         }
         if self.running.len() < before {
             self.set_timer();

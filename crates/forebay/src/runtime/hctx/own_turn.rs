@@ -10,9 +10,9 @@
 use super::{Hctx, Inner, Token};
 use crate::runtime::ready::Ready;
 use crate::sys::primitive::Ordering;
+use forebay_core::cold_path;
 use forebay_core::wait::{self, Turning};
 use forebay_core::{Commit, Gates, RunState, SoftwareQueue, Turned};
-use std::hint::cold_path;
 use std::ptr::NonNull;
 
 impl Hctx {

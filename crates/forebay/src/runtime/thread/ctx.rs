@@ -7,6 +7,7 @@ use crate::runtime::thread::Blocking;
 use crate::runtime::timed::Timed;
 use crate::runtime::trace::{self, DiskTrace};
 use crate::runtime::{spare, thread};
+use forebay_core::cold_path;
 use forebay_core::wait;
 use forebay_core::{
     Commit, KickPolicy, PlugCounters, PlugPolicy, Policy, QueuedBio, SoftwareQueue,
@@ -14,7 +15,6 @@ use forebay_core::{
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
-use std::hint::cold_path;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 

@@ -32,7 +32,7 @@ pub(crate) fn is_any() -> bool {
 }
 
 /// The part of the switch that is on while a tracer observes the probes.
-pub(super) const PROBES: ProbeSwitch = ProbeSwitch::new(&SWITCH, TRACERS);
+pub(super) static PROBES: ProbeSwitch = ProbeSwitch::new(&SWITCH, TRACERS);
 
 /// Counts one more traced disk.
 pub(super) fn add_disk() {
