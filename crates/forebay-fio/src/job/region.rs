@@ -106,13 +106,7 @@ impl Job {
 
     /// Returns the offset and the length of the region that `extent` asks for.
     fn requested_range(&self, extent: &Extent, capacity: u64) -> (u64, u64) {
-        let offset = extent.start(capacity);
-        // A percentage seldom hits a block, so as in fio, the next one is used. An offset in bytes
-        // is taken as it is.
-        let offset = match extent.fixed_start() {
-            Some(_) => offset,
-            None => offset.next_multiple_of(self.bs.into()),
-        };
+        let offset = extent.aligned_start(capacity, self.bs);
         let rest = capacity.saturating_sub(offset);
         let len = match extent.size {
             None | Some(Size::Bytes(0)) => rest,
