@@ -232,6 +232,20 @@ fn low_rate_ends_the_job() {
 }
 
 #[test]
+fn page_cache_of_a_removed_file_is_dropped_for_later_jobs() {
+    let folder = folder();
+    let output = bench(
+        &folder,
+        "--filename=x --size=1m --ioengine=psync --name=a --rw=write --unlink=1 --end_fsync=1 \
+         --name=b --stonewall --rw=read --name=c --rw=write --verify=crc32c",
+    );
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(!text.contains("cannot drop its page cache"), "{text}");
+    assert!(text.contains("b: uses psync:x after --unlink of a has removed it"), "{text}");
+}
+
+#[test]
 fn unlink_removes_files_when_the_job_ends_and_other_jobs_run() {
     let folder = folder();
     let (short, long) = (folder.path().join("short"), folder.path().join("long"));
