@@ -23,7 +23,6 @@ const VARIABLES: [(&str, &str); 5] = [
 ];
 
 const ENGINE: &str = "an engine that does not exist here";
-const ZONES: &str = "zoned devices";
 
 /// The files that are refused, with the reason.
 const REFUSED: &[(&str, &str)] = &[
@@ -72,7 +71,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("sg_write_same_ndob.fio", ENGINE),
     ("uring-cmd-ng.fio", ENGINE),
     ("uring-cmd-zoned.fio", ENGINE),
-    ("xnvme-zoned.fio", ZONES),
 ];
 
 pub(crate) fn run() -> Outcome {

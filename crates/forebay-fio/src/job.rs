@@ -66,6 +66,8 @@ pub struct Job {
     pub sizes: [SizeRule; 3],
     /// Properties of the stream of I/Os beyond blocks of one size; `None` if there are none.
     pub variety: Option<Box<Variety>>,
+    /// Whether the device determines the size of zones: `zonemode=zbd` without `zonesize`.
+    pub has_zones_of_device: bool,
     /// `loops`: number of passes.
     pub loops: u32,
     /// `rate`, `thinktime` and similar options: when I/Os start.
@@ -190,8 +192,7 @@ impl Job {
         let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
-        let min = given.iodepth_batch_complete_min.unwrap_or(1).min(iodepth);
-        let max = given.iodepth_batch_complete_max.unwrap_or(min).min(iodepth);
+        let (min, max) = completion_batch(&given, iodepth);
         let rw = given.rw.unwrap_or(Pattern { random: false, mix: Mix::Only(Direction::Read) });
         let sizes = given.load.sizes(given.bs);
         let conflict = |why| UsageError::Conflict(format!("{name}: {why}"));
@@ -203,6 +204,7 @@ impl Job {
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest(rw, &sizes),
             variety: given.load.variety(rw, &sizes, region_sizes.io_size).map(Box::new),
+            has_zones_of_device: given.load.zones.leaves_size_to_device(),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
             sizes,
@@ -221,7 +223,7 @@ impl Job {
             iodepth,
             iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),
             iodepth_batch_complete_min: min,
-            iodepth_batch_complete_max: max.max(min).max(1),
+            iodepth_batch_complete_max: max,
             iodepth_low: up_to_depth(given.iodepth_low.unwrap_or(0)),
             numjobs: given.numjobs.unwrap_or(1),
             runtime: given.runtime.filter(|time| !time.is_zero()),
@@ -523,6 +525,13 @@ fn depth(engine: Option<Engine>, iodepth: u32, warnings: &mut Vec<String>) -> u3
         engine.word()
     ));
     1
+}
+
+/// Returns the bounds of `iodepth_batch_complete`, within the depth.
+fn completion_batch(given: &Given, iodepth: u32) -> (u32, u32) {
+    let min = given.iodepth_batch_complete_min.unwrap_or(1).min(iodepth);
+    let max = given.iodepth_batch_complete_max.unwrap_or(min).min(iodepth);
+    (min, max.max(min).max(1))
 }
 
 /// Numbers the groups and the stages of all jobs. As in fio, a `stonewall` starts a stage and a

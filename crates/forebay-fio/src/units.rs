@@ -1,9 +1,10 @@
 //! Numbers in fio's notation: sizes, times, percentages and booleans.
 //!
 //! Source: fio's HOWTO, section "Parameter types". The base is the default one (`kb_base=1024`), in
-//! which, on purpose and against IEC, `k` is 1024 and `ki` is 1000; `decimal` has the other one.
-//! Suffixes are case-insensitive, and a trailing `b` changes nothing: `4k`, `4kB` and `4KB` are
-//! 4096. A value that begins with a parenthesis is an expression, such as `(4k*8)`.
+//! which, on purpose and against IEC, `k` is 1024 and `kib` is 1000; `decimal` has the other one.
+//! Suffixes are case-insensitive: `4k`, `4kB` and `4KB` are 4096. The HOWTO says that `ki` is
+//! `kib`; fio 3.33 reads it as `k`, and so does this parser. A value that begins with a parenthesis
+//! is an expression, such as `(4k*8)`.
 
 mod arithmetic;
 pub(crate) mod decimal;
@@ -99,7 +100,7 @@ pub enum NumberError {
 /// ```
 /// # use forebay_fio::units::parse_bytes;
 /// assert_eq!(parse_bytes("4k"), Ok(4096));
-/// assert_eq!(parse_bytes("4ki"), Ok(4000));
+/// assert_eq!(parse_bytes("4kib"), Ok(4000));
 /// assert_eq!(parse_bytes("0x10MB"), Ok(16 << 20));
 /// ```
 pub fn parse_bytes(text: &str) -> Result<u64, NumberError> {
@@ -202,13 +203,12 @@ fn split_number(text: &str) -> Result<(u64, &str), NumberError> {
 
 fn byte_unit(suffix: &str) -> Result<u64, NumberError> {
     let lower = suffix.to_ascii_lowercase();
-    let unit = lower.strip_suffix('b').unwrap_or(&lower);
-    let (prefix, base): (_, u64) = match unit.strip_suffix('i') {
+    let (prefix, base): (_, u64) = match lower.strip_suffix("ib") {
         Some(prefix) => (prefix, 1000),
-        None => (unit, 1024),
+        None => (lower.strip_suffix(['i', 'b']).unwrap_or(&lower), 1024),
     };
     let power = match prefix {
-        "" if unit.is_empty() => 0,
+        "" if matches!(lower.as_str(), "" | "b") => 0,
         "k" => 1,
         "m" => 2,
         "g" => 3,

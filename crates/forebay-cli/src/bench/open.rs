@@ -5,6 +5,7 @@ use forebay_fio::generator::Region;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::Job;
 
+use super::cache::PageCache;
 use super::plan::Target;
 use crate::failure::Failure;
 
@@ -17,6 +18,8 @@ pub(super) struct Opened {
     pub(super) regions: Vec<Region>,
     /// The owner of the I/O of each target, if its job has limits or a weight.
     pub(super) owners: Vec<Option<Owner>>,
+    /// The page cache of the files.
+    pub(super) cache: PageCache,
 }
 
 /// Opens every disk, and checks that the jobs fit.
@@ -41,7 +44,7 @@ pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> 
         let owner = target.owner.map(|plan| plan.add_to(&disks[target.disk], job, at));
         owners.push(owner.transpose()?);
     }
-    Ok(Opened { disks, regions, owners })
+    Ok(Opened { disks, regions, owners, cache: PageCache::open(jobs, targets) })
 }
 
 /// Returns notes about regions that were rounded, without adjacent duplicates.

@@ -5,8 +5,9 @@
 //! jobs and not from settings (`read_only`, `nr_bios`) do not separate them: they are derived from
 //! all jobs of the disk.
 
+mod file_lengths;
+
 use std::collections::HashMap;
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use forebay::{Policy, Spec, SpecError};
@@ -101,12 +102,12 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
                 let next = places.len() as u64;
                 let id = path.as_deref().map(FileId::of).ok_or(disk);
                 let place = *places.entry(id).or_insert(next);
-                let existing = path.and_then(|path| length_of_file(&path));
-                let extent = job.extent(clone, file.into(), nr_files, existing);
+                let extent = job.extent(clone, file.into(), nr_files, None);
                 targets.push(Target { job: at, clone, file, extent, disk, place, spec, owner });
             }
         }
     }
+    file_lengths::settle(jobs, &mut targets);
     for target in &mut targets {
         needs[target.disk].apply(&mut target.spec);
     }
@@ -124,11 +125,6 @@ pub(super) fn disks_of(clone: &[Target]) -> Vec<usize> {
     disks.sort_unstable();
     disks.dedup();
     disks
-}
-
-/// Returns the length of a regular file, if it exists.
-fn length_of_file(path: &Path) -> Option<u64> {
-    std::fs::metadata(path).ok().filter(Metadata::is_file).map(|metadata| metadata.len())
 }
 
 /// Returns the targets without clones that use the same disk as the clone before.

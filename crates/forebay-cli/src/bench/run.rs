@@ -18,7 +18,6 @@ use forebay_fio::generator::{Generator, Region};
 use forebay_fio::job::{Eta, JobList};
 use forebay_fio::verify::Stamp;
 
-use super::cache;
 use super::filling::Filling;
 use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
@@ -178,7 +177,7 @@ impl Run<'_> {
         let regions = self.regions(&stage);
         let gauges = &self.gauges[stage.first_clone..stage.first_clone + nr_clones];
         // An earlier stage has filled the page cache too.
-        cache::invalidate(jobs, targets);
+        self.opened.cache.invalidate(jobs, targets);
         let gate = Gate::default();
         let (sender, events) = mpsc::channel();
         let mut outcomes: Vec<Option<Outcome>> = gauges.iter().map(|_| None).collect();
@@ -196,6 +195,7 @@ impl Run<'_> {
                     together: self.together,
                     targets,
                     disks: &self.opened.disks,
+                    cache: &self.opened.cache,
                     owners: &self.opened.owners[files],
                     regions: &regions[of_stage],
                     zones: self.zones,

@@ -17,7 +17,7 @@ use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
 use forebay_fio::verify::Stamp;
 
-use super::cache;
+use super::cache::PageCache;
 use super::calls::Calls;
 use super::contents::contents;
 use super::early_end::Unfinished;
@@ -48,6 +48,7 @@ pub(super) struct Task<'a> {
     pub(super) targets: &'a [Target],
     /// All disks of the run.
     pub(super) disks: &'a [Disk],
+    pub(super) cache: &'a PageCache,
     /// For each file, the owner of its I/O, if it has limits or a weight.
     pub(super) owners: &'a [Option<Owner>],
     /// The part of each file.
@@ -111,6 +112,7 @@ pub(super) struct Worker<'a> {
     stream: u64,
     /// The paths of the files whose page cache is used.
     cached: Vec<PathBuf>,
+    cache: &'a PageCache,
     /// The work that is left, if no emulated zone accepted the next I/O.
     unfinished: Option<Unfinished>,
 }
@@ -176,7 +178,7 @@ impl<'a> Worker<'a> {
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(regions, job));
         }
-        Self { tally, method, together, stream, cached, unfinished: None }
+        Self { tally, method, together, stream, cached, cache: task.cache, unfinished: None }
     }
 
     /// Records an error, with which the job ends before its first I/O.
@@ -248,7 +250,7 @@ impl<'a> Worker<'a> {
         if !self.cached.is_empty() && !job.checks.only && !flush {
             self.tally.sync_all(Sync::Data);
         }
-        self.cached.iter().for_each(|path| cache::forget(path));
+        self.cached.iter().for_each(|path| self.cache.forget(path));
         self.tally.pauses = None;
         self.phase(&mut written.reads().peekable(), u64::MAX, false);
         written.clear();

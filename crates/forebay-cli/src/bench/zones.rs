@@ -38,6 +38,9 @@ pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
     for clone in plan::clones(targets) {
         let target = &clone[0];
         let job = &jobs[target.job];
+        if job.has_zones_of_device {
+            check_is_not_zoned(job, target)?;
+        }
         let Some(zoned) = job.zoned() else { continue };
         let refuse = |why: String| Err(Failure::Usage(format!("{}: {why}", job.name)));
         if clone.len() > 1 {
@@ -61,18 +64,21 @@ pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
                 ));
             }
         }
-        if let Some(path) = target.path()
-            && let Some(model) = model_of(&path)
-        {
-            return Err(Failure::Run(format!(
-                "{}: {} is a zoned device ({model}): --zonemode=zbd only emulates zones; choose a \
-                 disk that is not zoned",
-                job.name,
-                path.display()
-            )));
-        }
+        check_is_not_zoned(job, target)?;
     }
     Ok(())
+}
+
+/// Refuses a zoned device.
+fn check_is_not_zoned(job: &Job, target: &Target) -> Result<(), Failure> {
+    let Some(path) = target.path() else { return Ok(()) };
+    let Some(model) = model_of(&path) else { return Ok(()) };
+    Err(Failure::Run(format!(
+        "{}: {} is a zoned device ({model}): --zonemode=zbd only emulates zones; choose a disk \
+         that is not zoned",
+        job.name,
+        path.display()
+    )))
 }
 
 /// Returns the zone model of a zoned block device; `None` for anything else.

@@ -111,7 +111,9 @@ pub(super) fn check(command: &JobList, has_device: bool) -> Result<Settings, Fai
 fn of_job(job: &Job, origin: &Arc<Origin>, all: &[Arc<Origin>]) -> Result<(), String> {
     let no = |why: &str| Err(format!("not simulated: {why}; leave it out"));
     match origin.name {
-        "zonemode" if job.zoned().is_some() => no("sim has no zones with write pointers"),
+        "zonemode" if job.zoned().is_some() || job.has_zones_of_device => {
+            no("sim has no zones with write pointers")
+        }
         name if HONOURED.contains(&name) => Ok(()),
         // These make iodepth 1, which is honoured.
         "ioengine" if job.ioengine.is_some_and(Engine::is_blocking) => Ok(()),

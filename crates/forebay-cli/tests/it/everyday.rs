@@ -1,6 +1,10 @@
-//! Job files as users of fio write them: fio accepts each, and `bench` runs each as it is.
+//! Job files as users of fio write them: fio accepts each, and `bench` runs each as it is, with the
+//! effects of its options.
 //!
 //! They were written for this test, after a review's description of typical uses.
+
+mod effects;
+mod results;
 
 use std::fs::create_dir;
 use std::io::ErrorKind;
@@ -8,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use crate::common::{folder, forebay, json, skip_without, stderr};
+use tempfile::TempDir;
+
+use self::results::Results;
+use crate::common::{fio, folder, forebay, json, skip_without, stderr};
 
 /// The directories that the files name.
 const DIRECTORIES: [&str; 4] = ["spool-a", "spool-b", "objects", "photos"];
@@ -27,21 +34,43 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).expect("a name")
 }
 
-/// Runs the files one after another in one folder: a replay needs the log of the file before it.
-fn run(files: &[PathBuf]) {
+/// Returns a folder with the directories.
+fn prepared() -> TempDir {
     let folder = folder();
     for name in DIRECTORIES {
         create_dir(folder.path().join(name)).expect("a directory");
     }
-    for path in files {
-        let run = forebay(&folder).args(["bench", "--output-format=json"]).arg(path).output();
-        let run = run.expect("it can be run");
-        assert_eq!(run.status.code(), Some(0), "{}: {}", path.display(), stderr(&run));
-        let report = json(&run);
-        for job in report["jobs"].as_array().expect("a list") {
-            let ios = |part: &str| job[part]["total_ios"].as_u64().expect("a count");
-            assert_eq!(job["error"], 0, "{}", path.display());
-            assert!(ios("read") + ios("write") + ios("trim") > 0, "{}: {job}", path.display());
+    folder
+}
+
+/// Runs a file. The run must succeed.
+fn run(path: &Path, folder: &TempDir, options: &[&str]) -> Results {
+    let mut command = forebay(folder);
+    let run = command.args(["bench", "--output-format=json"]).args(options).arg(path).output();
+    let run = run.expect("it can be run");
+    assert_eq!(run.status.code(), Some(0), "{}: {}", path.display(), stderr(&run));
+    Results::new(folder.path(), &json(&run), stderr(&run))
+}
+
+/// Runs a file with fio, if it is installed.
+fn run_fio(path: &Path, folder: &TempDir) -> Option<Results> {
+    let args = format!("--output-format=json --output=fio.json {}", path.display());
+    let run = fio("everyday_job_files_run_as_written", folder, &args)?;
+    let text = std::fs::read_to_string(folder.path().join("fio.json")).expect("fio's JSON");
+    let start = text.find("{\n").expect("a JSON value");
+    let report = text[start..].parse().expect("fio's JSON");
+    Some(Results::new(folder.path(), &report, stderr(&run)))
+}
+
+/// Runs a file and checks its effects, also beside fio.
+fn check(path: &Path, folder: &TempDir) {
+    let ours = run(path, folder, &[]);
+    let number = &name(path)[..2];
+    effects::check(number, &ours);
+    if effects::BESIDE_FIO.contains(&number) {
+        let their_folder = prepared();
+        if let Some(theirs) = run_fio(path, &their_folder) {
+            effects::compare(number, &ours, &theirs);
         }
     }
 }
@@ -54,11 +83,48 @@ fn everyday_job_files_run_as_written() {
         .into_iter()
         .partition(|path| !name(path).starts_with("11") && !name(path).starts_with("12"));
     thread::scope(|scope| {
-        scope.spawn(|| run(&pair));
-        for path in alone.chunks(3) {
-            scope.spawn(|| run(path));
+        scope.spawn(|| {
+            let folder = prepared();
+            pair.iter().for_each(|path| check(path, &folder));
+        });
+        for paths in alone.chunks(3) {
+            scope.spawn(|| paths.iter().for_each(|path| check(path, &prepared())));
         }
     });
+}
+
+#[test]
+fn burn_in_finds_a_damaged_block() {
+    let folder = folder();
+    let files = files();
+    let path = &files[5];
+    run(path, &folder, &[]);
+    let intact = run(path, &folder, &["--verify_only"]);
+    assert_eq!(intact.job(0).moved("read").bytes, 16 << 20);
+    let image = folder.path().join("burn-in.img");
+    let mut data = std::fs::read(&image).expect("the file");
+    data[5_000_000] ^= 1;
+    std::fs::write(&image, &data).expect("the file");
+    let mut command = forebay(&folder);
+    let run = command.args(["bench", "--output-format=json", "--verify_only"]).arg(path).output();
+    let run = run.expect("it can be run");
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    let damaged = Results::new(folder.path(), &json(&run), stderr(&run));
+    // EILSEQ, as in fio; verify_fatal ends the job.
+    assert_eq!(damaged.job(0).error, 84);
+    assert!(damaged.job(0).moved("read").bytes < 16 << 20);
+    assert!(damaged.messages.contains("burn-in: verify: damaged data at offset "));
+    let dumps: Vec<_> = damaged.files.keys().filter(|name| *name != "burn-in.img").collect();
+    let [expected, received] = dumps[..] else { panic!("{dumps:?}") };
+    let offset =
+        received.strip_prefix("burn-in.img.").and_then(|name| name.strip_suffix(".received"));
+    let offset: usize = offset.and_then(|text| text.parse().ok()).expect(received);
+    let data_of = |name: &String| std::fs::read(folder.path().join(name)).expect("a dump");
+    let (right, wrong) = (data_of(expected), data_of(received));
+    assert_eq!(wrong, data[offset..offset + wrong.len()]);
+    let differing: Vec<_> =
+        (0..wrong.len()).filter(|&at| right.get(at) != Some(&wrong[at])).collect();
+    assert!(differing.contains(&(5_000_000 - offset)), "{differing:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use crate::common::{bench, bench_json, folder, forebay, skip_without, stderr};
@@ -115,6 +115,42 @@ fn parts_of_files() {
     );
 }
 
+/// The length of a file shows where the last part begins.
+#[test]
+fn percentages_are_of_the_length_that_each_clone_finds() {
+    let test = "percentages_are_of_the_length_that_each_clone_finds";
+    let increments = "--offset_increment=10% --size=64k --numjobs=4 --filename=x";
+    let big = "--size=64k --filename=full/big";
+    let all = [
+        "--rw=write --offset=10% --size=64k".to_owned(),
+        format!("--rw=write {increments}"),
+        format!("--rw=read {increments} --fallocate=none"),
+        format!("--rw=write {increments} --fallocate=none"),
+        format!("--rw=write {increments} --offset=50% --create_on_open=1"),
+        format!("--rw=write --offset=50% {big}"),
+        format!("--rw=read --offset=50% --offset_increment=20% --numjobs=3 {big}"),
+        "--rw=write --offset=33% --bs=8k --filename=full/big".to_owned(),
+        "--rw=write --offset=50% --filesize=64k --nrfiles=2".to_owned(),
+        "--rw=write --offset=50% --filesize=128k --filename=full/big".to_owned(),
+        "--rw=write --file_append=1 --size=16k --numjobs=3 --filename=x".to_owned(),
+        "--rw=write --file_append=1 --size=16k --numjobs=3 --filename=x --fallocate=none"
+            .to_owned(),
+        "--rw=write --size=64k --filename=x:y --name=b --rw=read --stonewall --filename=y:z \
+         --size=96k --offset=50%"
+            .to_owned(),
+        "--rw=write --size=64k --filename=x --name=b --filename=x --rw=read --stonewall \
+         --offset=50% --size=25%"
+            .to_owned(),
+        "--rw=read --filename=full/big --name=b --filename=full/big --rw=read --size=256k"
+            .to_owned(),
+    ];
+    scope(|scope| {
+        for args in &all {
+            scope.spawn(move || check(test, &format!("--name=a {args}")));
+        }
+    });
+}
+
 #[test]
 fn order_and_number_of_ios_over_files() {
     let test = "order_and_number_of_ios_over_files";
@@ -193,6 +229,20 @@ fn low_rate_ends_the_job() {
     let text = stderr(&output);
     assert!(text.contains("forebay: a: --rate_iops_min=100: "), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
+}
+
+#[test]
+fn page_cache_of_a_removed_file_is_dropped_for_later_jobs() {
+    let folder = folder();
+    let output = bench(
+        &folder,
+        "--filename=x --size=1m --ioengine=psync --name=a --rw=write --unlink=1 --end_fsync=1 \
+         --name=b --stonewall --rw=read --name=c --rw=write --verify=crc32c",
+    );
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(!text.contains("cannot drop its page cache"), "{text}");
+    assert!(text.contains("b: uses psync:x after --unlink of a has removed it"), "{text}");
 }
 
 #[test]

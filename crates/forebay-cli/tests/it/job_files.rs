@@ -98,7 +98,7 @@ fn standard_input_is_a_job_file_and_parsing_alone_runs_nothing() {
     assert_eq!(run("[a]\nfilename=data\nsize=1m\nrw=write\n"), (Some(0), String::new()));
     assert!(!folder.path().join("data").exists());
     let message = "forebay: <stdin>:2:4: bs=4z: unknown unit 'z' (accepted: a size such as 4096, \
-                   4k, 1m or 1g, where k = 1024 and ki = 1000, or up to three: \
+                   4k, 1m or 1g, where k = 1024 and kib = 1000, or up to three: \
                    read,write,trim)\n  2 | bs=4z\n    |    ^^\n";
     assert_eq!(run("[a]\nbs=4z\n"), (Some(1), message.to_owned()));
 }

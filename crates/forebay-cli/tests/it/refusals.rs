@@ -42,7 +42,7 @@ fn bad_values_are_refused_with_the_accepted_ones() {
         "--name=a --bs=4z",
         2,
         "--bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = 1024 \
-         and ki = 1000, or up to three: read,write,trim)",
+         and kib = 1000, or up to three: read,write,trim)",
     );
     check(
         "--name=a --rw=raed",

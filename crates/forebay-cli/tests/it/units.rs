@@ -78,3 +78,31 @@ fn base_of_a_job_file_holds_for_its_whole_section() {
         assert_eq!(len(&our_folder), len(&their_folder), "{name}");
     }
 }
+
+/// fio's manual says that `ki` is `kib`.
+#[test]
+fn unit_with_an_i_and_no_b_has_the_value_of_fio() {
+    let test = "unit_with_an_i_and_no_b_has_the_value_of_fio";
+    let mut text = "[global]\nrw=write\nbs=1000\nnumber_ios=1\n".to_owned();
+    for base in [1000, 1024] {
+        for size in ["64k", "64ki", "64Ki", "64kib", "64KiB", "1mi", "1mib"] {
+            text += &format!("[{base}-{size}]\nsize={size}\nkb_base={base}\n");
+        }
+    }
+    let (their_folder, our_folder) = (folder(), folder());
+    for folder in [&their_folder, &our_folder] {
+        std::fs::write(folder.path().join("a.fio"), &text).expect("a file");
+    }
+    if fio(test, &their_folder, "a.fio").is_none() {
+        return;
+    }
+    assert_eq!(bench(&our_folder, "a.fio").status.code(), Some(0));
+    let sizes = |folder: &TempDir| {
+        let entries = std::fs::read_dir(folder.path()).expect("a folder").flatten();
+        let size =
+            |entry: std::fs::DirEntry| (entry.file_name(), entry.metadata().expect("a file").len());
+        entries.map(size).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(sizes(&our_folder).len(), 15);
+    assert_eq!(sizes(&our_folder), sizes(&their_folder));
+}

@@ -1,6 +1,6 @@
 //! Zones beside those of fio, if it is installed: the same offsets in the logs of both programs.
 
-use crate::common::{self, Io, bench, data_file, folder, ios, stderr, stdout};
+use crate::common::{self, Io, bench, data_file, folder, forebay, ios, stderr, stdout};
 
 fn arguments(options: &str) -> String {
     format!("--name=a --filename=x --write_iolog=log --ioengine=sync {options}")
@@ -348,6 +348,23 @@ fn region_that_is_not_whole_zones_is_rounded_with_a_note() {
     let note = "forebay: a: region rounded to whole zones of 65536 bytes (--zonesize): its offset \
                 102400 up to 131072, and its end 614400 down to 589824\n";
     assert!(messages.contains(note), "{messages}");
+}
+
+#[test]
+fn zones_without_a_size_pass_parse_only_and_fail_on_a_file() {
+    let folder = folder();
+    let args = "--name=a --filename=x --rw=write --size=1m --zonemode=zbd";
+    let parsed = bench(&folder, &format!("{args} --parse-only"));
+    assert_eq!((parsed.status.code(), stderr(&parsed).as_str()), (Some(0), ""));
+    let run = bench(&folder, args);
+    let text = "forebay: a: --zonemode=zbd needs --zonesize: its zones are emulated";
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(stderr(&run).contains(text), "{}", stderr(&run));
+    assert!(!folder.path().join("x").exists(), "the layout was not undone");
+    std::fs::write(folder.path().join("job.fio"), "[a]\nsize=1m\nzonemode=zbd\n").expect("a file");
+    let simulated = forebay(&folder).args(["sim", "job.fio"]).output().expect("a run");
+    let text = "job.fio:3:1: zonemode=zbd: not simulated: sim has no zones with write pointers";
+    assert!(stderr(&simulated).contains(text), "{}", stderr(&simulated));
 }
 
 #[test]

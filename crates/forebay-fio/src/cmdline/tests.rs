@@ -132,7 +132,7 @@ fn all_errors_are_reported_at_once() {
          randread, randwrite, rw, readwrite, randrw, trim, randtrim)\n\
          --lockfile: forebay does not support this fio option; jobs do not lock files\n\
          --bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = \
-         1024 and ki = 1000, or up to three: read,write,trim)",
+         1024 and kib = 1000, or up to three: read,write,trim)",
     );
 }
 

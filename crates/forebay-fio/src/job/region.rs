@@ -39,6 +39,15 @@ pub enum RegionError {
         /// The length of the device, bytes.
         capacity: u64,
     },
+    /// No device reports the size of its zones, and no option determines it.
+    #[error(
+        "{job}: --zonemode=zbd needs --zonesize: its zones are emulated, so no device reports \
+         their size"
+    )]
+    NoZoneSize {
+        /// The job's name.
+        job: String,
+    },
     /// The region has no whole zone.
     #[error(
         "{job}: the region from {offset} to {end} contains no whole zone of {size} bytes \
@@ -89,20 +98,15 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// [`RegionError`] if it ends after the end of the device or is smaller than a block.
+    /// [`RegionError`] if it ends after the end of the device, is smaller than a block, or has
+    /// zones of unknown size.
     pub fn region(&self, capacity: u64) -> Result<Region, RegionError> {
         self.region_of(&self.extent(0, 0, 1, Some(capacity)), capacity)
     }
 
     /// Returns the offset and the length of the region that `extent` asks for.
     fn requested_range(&self, extent: &Extent, capacity: u64) -> (u64, u64) {
-        let offset = extent.start(capacity);
-        // A percentage seldom hits a block, so as in fio, the next one is used. An offset in bytes
-        // is taken as it is.
-        let offset = match extent.fixed_start() {
-            Some(_) => offset,
-            None => offset.next_multiple_of(self.bs.into()),
-        };
+        let offset = extent.aligned_start(capacity, self.bs);
         let rest = capacity.saturating_sub(offset);
         let len = match extent.size {
             None | Some(Size::Bytes(0)) => rest,
@@ -118,6 +122,9 @@ impl Job {
     ///
     /// As [`Job::region`].
     pub fn region_of(&self, extent: &Extent, capacity: u64) -> Result<Region, RegionError> {
+        if self.has_zones_of_device {
+            return Err(RegionError::NoZoneSize { job: self.name.clone() });
+        }
         let (offset, asked) = self.requested_range(extent, capacity);
         let rest = capacity.saturating_sub(offset);
         // Only whole blocks are used, so only they must fit: direct I/O does not see the odd bytes

@@ -139,6 +139,18 @@ fn sizes_may_be_numbers_of_zones() {
 }
 
 #[test]
+fn zones_without_a_size_are_refused_when_the_region_is_determined() {
+    for args in ["--rw=write --verify=crc32c --size=1G", "--max_open_zones=3 --zonecapacity=4k"] {
+        let job = parsed(&format!("--zonemode=zbd {args}")).expect(args);
+        let text = "j: --zonemode=zbd needs --zonesize: its zones are emulated, so no device \
+                    reports their size";
+        assert_eq!(job.region(1 << 30).map_err(|error| error.to_string()), Err(text.to_owned()));
+        assert_eq!(job.zoned(), None);
+    }
+    assert!(parsed("--zonemode=strided").is_err_and(|error| error.contains("needs --zonesize")));
+}
+
+#[test]
 fn reads_of_zones_warn_unless_a_job_writes_to_zones_of_the_same_file() {
     let warns = |args: &str| -> Result<Vec<bool>, String> {
         let args = format!("--zonemode=zbd --zonesize=64k --filename=ram:1M {args}");

@@ -75,6 +75,11 @@ impl ZoneOptions {
         (self.mode == ZoneMode::Strided && size > 0).then_some(Strided { size, range, skip })
     }
 
+    /// Returns whether the device determines the size of zones with write pointers.
+    pub(super) fn leaves_size_to_device(&self) -> bool {
+        self.mode == ZoneMode::Zbd && self.size == 0
+    }
+
     /// Returns the rules of zones with write pointers, if there are any. `has_io_bytes` is whether
     /// `io_size` is given in bytes or zones, not as a percentage.
     pub(super) fn zoned(&self, has_io_bytes: bool) -> Option<Zoned> {
@@ -97,14 +102,10 @@ impl ZoneOptions {
         match self.mode {
             ZoneMode::None => None,
             ZoneMode::Strided => (self.size == 0).then_some("--zonemode=strided needs --zonesize"),
-            ZoneMode::Zbd if self.size == 0 => Some(
-                "--zonemode=zbd needs --zonesize: its zones are emulated, so no device reports \
-                 their size",
-            ),
-            ZoneMode::Zbd if self.size < SIZE_MIN => {
+            ZoneMode::Zbd if self.size > 0 && self.size < SIZE_MIN => {
                 Some("--zonemode=zbd needs a --zonesize of at least 512 bytes")
             }
-            ZoneMode::Zbd if self.capacity > self.size => {
+            ZoneMode::Zbd if self.size > 0 && self.capacity > self.size => {
                 Some("--zonecapacity is larger than --zonesize; lower --zonecapacity")
             }
             ZoneMode::Zbd if self.job_max_open > 0 && self.max_open == 0 => {

@@ -193,7 +193,7 @@ fn errors_show_their_place() {
     check(
         "[a]\n\t bs = 4z ; hm\n",
         "a.fio:2:8: bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k \
-         = 1024 and ki = 1000, or up to three: read,\
+         = 1024 and kib = 1000, or up to three: read,\
          write,trim)\n  2 |   bs = 4z ; hm\n    |        ^^",
     );
     check(

@@ -292,7 +292,7 @@ impl Kind {
         match self {
             Self::Int { min, max, .. } => format!("a number from {min} to {max}"),
             Self::Bytes { .. } => {
-                "one size such as 4096, 4k, 1m or 1g, where k = 1024 and ki = 1000".to_owned()
+                "one size such as 4096, 4k, 1m or 1g, where k = 1024 and kib = 1000".to_owned()
             }
             Self::Size { .. } => {
                 "a size such as 4096, 4k, 1m or 1g, 1% to 100%, or zones as in 2z".to_owned()

@@ -77,7 +77,7 @@ const MAIN: &[OptionSpec] = &[
     row("description", &[], "no description", "text for the report",
         Kind::Text { set: |g, text| g.measures.description = Some(text.to_owned()) }),
     row("kb_base", &[], "1024",
-        "1024: k is 1024 and ki is 1000; 1000: the reverse, and the report prefers kB to KiB",
+        "1024: k is 1024 and kib is 1000; 1000: the reverse, and the report prefers kB to KiB",
         Kind::Choice {
             words: &["1024", "1000"],
             set: |g, word| g.measures.units.decimal = word == "1000",
@@ -169,7 +169,7 @@ const MAIN: &[OptionSpec] = &[
         Kind::Int { min: 0, max: 100, set: |g, n| g.rwmixread = Some(100 - n as u8) }),
     row("bs", &["blocksize"], "4096", "bytes per I/O",
         Kind::Parsed {
-            accepts: "a size such as 4096, 4k, 1m or 1g, where k = 1024 and ki = 1000, or up to \
+            accepts: "a size such as 4096, 4k, 1m or 1g, where k = 1024 and kib = 1000, or up to \
                       three: read,write,trim",
             set: |g, text| {
                 let each = values::each(text, values::block)?;

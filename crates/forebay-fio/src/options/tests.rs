@@ -136,13 +136,13 @@ fn bad_values_are_refused_by_option_value_and_accepted_ones() {
         "bs",
         "4z",
         "--bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = 1024 \
-         and ki = 1000, or up to three: read,write,trim)",
+         and kib = 1000, or up to three: read,write,trim)",
     );
     check_error(
         "blocksize",
         "0",
         "--blocksize=0: below the minimum, 1 (accepted: a size such as 4096, 4k, 1m or 1g, where k \
-         = 1024 and ki = 1000, or up to three: read,write,trim)",
+         = 1024 and kib = 1000, or up to three: read,write,trim)",
     );
     check_error(
         "iodepth",

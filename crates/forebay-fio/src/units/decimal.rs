@@ -1,4 +1,4 @@
-//! Values under `kb_base=1000`, in which `k` is 1000 and `ki` is 1024, as in IEC 80000-13.
+//! Values under `kb_base=1000`, in which `k` is 1000 and `kib` is 1024, as in IEC 80000-13.
 //!
 //! The two bases have the same units with exchanged names, so a value is translated before it is
 //! parsed.
@@ -36,10 +36,10 @@ fn digits(text: &str) -> usize {
 /// a prefix.
 fn exchanged(unit: &str) -> Option<String> {
     let lower = unit.to_ascii_lowercase();
-    let name = lower.strip_suffix('b').unwrap_or(&lower);
-    let (prefix, other) = match name.strip_suffix('i') {
+    // fio reads `ki` as `k`.
+    let (prefix, other) = match lower.strip_suffix("ib") {
         Some(prefix) => (prefix, "b"),
-        None => (name, "ib"),
+        None => (lower.strip_suffix(['i', 'b']).unwrap_or(&lower), "ib"),
     };
     matches!(prefix, "k" | "m" | "g" | "t" | "p").then(|| format!("{prefix}{other}"))
 }
@@ -52,7 +52,7 @@ mod tests {
     fn units_are_exchanged_and_the_rest_stays() {
         for (text, expected) in [
             ("4k", "4kib"),
-            ("4Ki", "4kb"),
+            ("4Ki", "4kib"),
             ("4KiB", "4kb"),
             ("4kB", "4kib"),
             ("4096", "4096"),

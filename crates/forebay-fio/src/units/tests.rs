@@ -16,13 +16,14 @@ fn check_time(text: &str, micros: u64) {
 }
 
 #[test]
-fn the_plain_suffix_is_binary_and_the_i_suffix_decimal() {
+fn the_plain_suffix_is_binary_and_the_ib_suffix_decimal() {
     check_bytes("0", 0);
     check_bytes("4096", 4096);
     check_bytes("4k", 4096);
     check_bytes("4kB", 4096);
     check_bytes("4K", 4096);
-    check_bytes("4ki", 4000);
+    check_bytes("4ki", 4096);
+    check_bytes("1Mi", 1 << 20);
     check_bytes("4KiB", 4000);
     check_bytes("1m", 1 << 20);
     check_bytes("1mib", 1_000_000);
