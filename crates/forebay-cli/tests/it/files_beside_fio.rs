@@ -219,6 +219,12 @@ fn unlink_removes_files_when_the_job_ends_and_other_jobs_run() {
     assert!(is_removed && is_running, "removed: {is_removed}, other job running: {is_running}");
 }
 
+#[test]
+fn two_names_of_a_file_in_a_new_folder_are_one_file() {
+    let test = "two_names_of_a_file_in_a_new_folder_are_one_file";
+    check(test, "--size=64k --rw=write --name=a --filename=d/x --name=b --filename=./d/x");
+}
+
 /// In fio such a job creates the file anew. Here a removal waits until no job can begin any more.
 #[test]
 fn job_that_begins_after_an_unlink_keeps_its_file() {
