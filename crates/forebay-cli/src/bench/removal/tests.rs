@@ -43,7 +43,7 @@ fn names(folder: &TempDir) -> String {
 fn file_is_removed_when_the_last_clone_ends() {
     let args = "--filename=@/x --rw=write --size=1k --unlink=1 --name=a --numjobs=2 --name=b \
                 --filename=@/y --unlink=0 --numjobs=1";
-    assert_eq!(files_after(&args, "a a b -a -a -b"), ["xy", "xy", "xy", "xy", "y", "y", "y"]);
+    assert_eq!(files_after(args, "a a b -a -a -b"), ["xy", "xy", "xy", "xy", "y", "y", "y"]);
 }
 
 #[test]
