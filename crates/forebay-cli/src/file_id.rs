@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Links from name to name that are followed at most, as in Linux.
 const LINKS_MAX: usize = 40;
@@ -18,7 +18,7 @@ pub(crate) enum FileId {
     BlockDevice(u64),
     /// The number of the file system, and of the file in it.
     Inode(u64, u64),
-    /// The canonical path of a folder, and a name in it.
+    /// The canonical path of a folder, which may be missing too, and a name in it.
     Missing(PathBuf),
 }
 
@@ -44,9 +44,8 @@ impl FileId {
 fn place(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).canonicalize();
-        if let (Ok(folder), Some(name)) = (folder, path.file_name()) {
+        let folder = path.parent().and_then(canonical);
+        if let (Some(folder), Some(name)) = (folder, path.file_name()) {
             path = folder.join(name);
         }
         let Ok(target) = fs::read_link(&path) else { break };
@@ -54,6 +53,23 @@ fn place(path: &Path) -> PathBuf {
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
     path
+}
+
+/// Returns the canonical path of a folder. The part that does not exist yet has no links.
+fn canonical(folder: &Path) -> Option<PathBuf> {
+    let mut ancestors = folder.ancestors();
+    let (existing, mut path) = ancestors.find_map(|ancestor| {
+        let here = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
+        Some((ancestor, here.canonicalize().ok()?))
+    })?;
+    for component in folder.strip_prefix(existing).ok()?.components() {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            Component::Normal(name) => path.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    Some(path)
 }
 
 #[cfg(test)]
@@ -76,6 +92,14 @@ mod tests {
         assert_ne!(id("sub/new"), id("new"));
         assert_eq!(id("to_sub/new"), id("sub/new"));
         assert_eq!(id("loop"), id("./loop"));
+        let in_missing_folders = ["p/q/f", "./p/q/f", "p/./q/f", "p/r/../q/f", "to_sub/../p/q/f"];
+        in_missing_folders.iter().for_each(|name| assert_eq!(id(name), id("p/q/f"), "{name}"));
+        assert_eq!(id("p/../new"), id("new"));
+        assert_ne!(id("q/f"), id("p/q/f"));
+        let here = fs::canonicalize(".").expect("the current directory");
+        for name in ["missing/f", "./missing/f", "missing/../missing/f"] {
+            assert_eq!(FileId::of(Path::new(name)), FileId::Missing(here.join("missing/f")));
+        }
 
         fs::write(at("new"), "x").expect("a file");
         fs::hard_link(at("new"), at("hard")).expect("a link");

@@ -11,7 +11,8 @@ use super::plan::Target;
 use super::written::Written;
 use crate::failure::Failure;
 
-/// Refuses jobs that need more memory than the machine has available.
+/// Refuses jobs that need more memory than the machine has available. Stages run one after another,
+/// so the largest one counts.
 pub(super) fn check(jobs: &[Job], targets: &[Target], regions: &[Region]) -> Result<(), Failure> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     check_within(jobs, targets, regions, available_bytes(&meminfo))
@@ -30,17 +31,21 @@ fn check_within(
         let buffers = if has_own { buffer_bytes(job) } else { 0 };
         (job, buffers, bitmap_bytes(job, region))
     });
-    let total = needs.clone().fold(0_u64, |sum, (_, buffers, bitmap)| {
-        sum.saturating_add(buffers).saturating_add(bitmap)
-    });
-    if total <= available {
-        return Ok(());
-    }
-    let Some((job, buffers, bitmap)) =
-        needs.max_by_key(|&(_, buffers, bitmap)| buffers.saturating_add(bitmap))
+    let needs: Vec<_> = needs.collect();
+    let total = |stage: &[(&Job, u64, u64)]| {
+        let of_clones = stage.iter().map(|(_, buffers, bitmap)| buffers.saturating_add(*bitmap));
+        of_clones.fold(0_u64, u64::saturating_add)
+    };
+    let stages = needs.chunk_by(|(a, ..), (b, ..)| a.stage == b.stage);
+    let Some((total, stage)) = stages
+        .map(|stage| (total(stage), stage))
+        .max_by_key(|(total, _)| *total)
+        .filter(|(total, _)| *total > available)
     else {
         return Ok(());
     };
+    let largest = stage.iter().max_by_key(|(_, buffers, bitmap)| buffers.saturating_add(*bitmap));
+    let Some(&(job, buffers, bitmap)) = largest else { return Ok(()) };
     let what = if buffers >= bitmap {
         format!(
             "its buffers need --bs={} x --iodepth={} x --numjobs={}; lower one of them",
@@ -145,6 +150,16 @@ mod tests {
                        buffers need --bs=1048576 x --iodepth=4 x --numjobs=2; lower one of them";
         check(args, 8 << 20, Some(message));
         check("--filename=ram:1G --name=a --rw=trim --bs=1g", 0, None);
+    }
+
+    #[test]
+    fn largest_stage_counts() {
+        let args = "--filename=ram:1G --bs=1m --name=a --iodepth=4 --name=b --iodepth=8 \
+                    --stonewall --name=c --iodepth=2 --stonewall";
+        check(args, 8 << 20, None);
+        let message = "b: not enough memory: 8192KiB needed, 7168KiB available; its buffers need \
+                       --bs=1048576 x --iodepth=8 x --numjobs=1; lower one of them";
+        check(args, 7 << 20, Some(message));
     }
 
     #[test]

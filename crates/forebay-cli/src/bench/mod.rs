@@ -59,6 +59,7 @@ mod plan;
 mod priority;
 mod queued;
 mod queues;
+mod registration;
 mod removal;
 mod replay;
 mod run;

@@ -6,10 +6,11 @@
 use forebay::{BlockStatus, Disk, IoError};
 use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
-use forebay_fio::report::number::bytes;
 use rustix::io::Errno;
 
-use super::plan::{REGISTERED_MAX, Target, distinct, file_below, registrable_bytes};
+use super::plan::{Target, distinct, file_below};
+
+mod registered;
 
 /// Keys that have no effect in any job of `bench`, or not the one that their name suggests.
 const NEVER_USED: [(&str, &str); 2] = [
@@ -45,7 +46,7 @@ pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
             let shared = targets.iter().filter(|other| other.disk == target.disk);
             shared.map(|other| &jobs[other.job])
         };
-        notes.extend(of_registration(job, target, sharing()));
+        notes.extend(registered::notes(job, target, sharing()));
         if is_given(AGING) && has_one_class(sharing()) {
             let (job, key, disk) = (&job.name, name_of(AGING), target.name());
             let why = "the jobs have one priority class";
@@ -79,28 +80,6 @@ fn of_files(job: &Job, target: &Target) -> Vec<String> {
         format!("{}: --{option} has no effect on {}: {why}", job.name, target.name())
     };
     given.map(note).collect()
-}
-
-/// Returns a note about buffers that are too large to be registered together. `sharing` returns the
-/// job of each clone that uses the disk.
-fn of_registration<'a>(
-    job: &Job,
-    target: &Target,
-    sharing: impl Iterator<Item = &'a Job>,
-) -> Option<String> {
-    let is_limited = target.spec.get("fixed_buffers") == Some(&*REGISTERED_MAX.to_string());
-    let total: u64 = sharing.map(registrable_bytes).sum();
-    if job.fixedbufs != Some(true) || !is_limited || total <= REGISTERED_MAX {
-        return None;
-    }
-    Some(format!(
-        "{}: --fixedbufs: the buffers for {} need {}, but a ring registers at most {}; the other \
-         buffers are not registered; lower --bs, --iodepth or --numjobs",
-        job.name,
-        target.name(),
-        bytes(total),
-        bytes(REGISTERED_MAX)
-    ))
 }
 
 /// Returns a note about errors in `ignore_error` that no I/O of the layer ends with.

@@ -3,7 +3,9 @@
 //!
 //! Source: fio's HOWTO and fio 3.33, and `/sys/devices/system` in Linux. As in fio, a policy for
 //! memory is that of the clone's thread, so it covers the pages that this thread touches first: its
-//! buffers. Memory of the layer that another thread has touched before stays where it is.
+//! buffers, unless they are registered (`fixedbufs`). The main thread registers their memory, and
+//! so allocates it, before the clones start; `notes::registered` has a note. Other memory of the
+//! layer that another thread has touched before stays where it is too.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -17,6 +17,7 @@ use forebay_fio::units::Size;
 use forebay_sim::DeviceSpec;
 
 use super::owner::OwnerPlan;
+use super::registration::Registration;
 use super::{contradictions, filename, files_in};
 use crate::failure::Failure;
 use crate::file_id::FileId;
@@ -134,28 +135,12 @@ pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
     targets.chunk_by(is_same).map(|clones| &clones[0])
 }
 
-/// Maximum value of the key `fixed_buffers`, bytes.
-pub(super) const REGISTERED_MAX: u64 = 1 << 30;
-
-/// Returns the size of the buffers of a clone of this job that may be registered.
-pub(super) fn registrable_bytes(job: &Job) -> u64 {
-    if job.fixedbufs == Some(false) {
-        return 0;
-    }
-    // Each buffer starts at a page.
-    let page = forebay::BUF_ALIGN as u64;
-    u64::from(job.buffer_bytes()).next_multiple_of(page) * u64::from(job.iodepth)
-}
-
 /// Requirements on a disk by the jobs that share it.
 #[derive(Debug, Default)]
 struct Needs {
     writes: bool,
     iodepth: u32,
-    /// Whether a job wants its buffers registered.
-    fixed: bool,
-    /// Total size of the buffers, except those of jobs that refuse registration.
-    buffer_bytes: u64,
+    registration: Registration,
     /// Whether a job has a weight.
     has_weight: bool,
 }
@@ -165,8 +150,7 @@ impl Needs {
         self.has_weight |= owner.is_some_and(OwnerPlan::has_weight);
         self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         self.iodepth = self.iodepth.max(job.iodepth);
-        self.fixed |= job.fixedbufs == Some(true);
-        self.buffer_bytes += registrable_bytes(job);
+        self.registration.add(job);
     }
 
     /// Adds the requirements to the spec as keys, except keys that the spec already has.
@@ -174,10 +158,11 @@ impl Needs {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
         }
-        let is_fixed = self.fixed && self.buffer_bytes > 0;
-        if is_fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
-            // Buffers beyond the limit are not registered (`notes::of_registration`).
-            spec.set("fixed_buffers", &self.buffer_bytes.min(REGISTERED_MAX).to_string());
+        if let Some(bytes) = self.registration.bytes()
+            && spec.get("fixed_buffers").is_none()
+            && file_below(spec).is_some()
+        {
+            spec.set("fixed_buffers", &bytes.to_string());
         }
         // The layer's default is too small for deeper jobs.
         if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
@@ -342,7 +327,7 @@ pub(crate) fn file_below(spec: &Spec) -> Option<PathBuf> {
 }
 
 /// Returns the spec of the disk inside wrappers such as `fault:`.
-fn innermost(spec: &Spec) -> Option<Spec> {
+pub(super) fn innermost(spec: &Spec) -> Option<Spec> {
     match spec.driver() {
         "fault" => innermost(&Spec::parse(spec.target()).ok()?),
         _ => Some(spec.clone()),

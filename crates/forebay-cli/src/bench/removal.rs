@@ -1,66 +1,160 @@
 //! `unlink`: removes the regular files of a job when its last clone has ended.
 //!
-//! Source: fio 3.33. It removes the files although other jobs may use them. A disk that is open
-//! keeps its file until it is closed, so jobs that run at that time go on with the removed file.
+//! Source: fio 3.33. It opens files when a job begins, and creates missing ones then. So a job that
+//! begins after a removal has a file, and its own `unlink` decides whether that remains. Here all
+//! disks are open from the start, so a removal is put off while a job that has not begun may use
+//! the file. It is cancelled when such a job begins, and made when none of them can begin any more.
+//!
+//! As in fio, a removal does not wait for jobs that have begun: their disk keeps the removed file
+//! until it is closed. A job that has not begun removes nothing.
+//!
+//! The clones report to this on their own threads, before a job that waits for them begins.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::fs::remove_file;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{remove_file, symlink_metadata};
+use std::mem::take;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
 
 use super::plan::{self, Target};
 use crate::output;
 
-/// The clones of a stage that have not ended, by job.
+/// The files that jobs of a run remove. Dropping it makes the removals that are put off.
 #[derive(Debug)]
 pub(super) struct Removal<'a> {
     jobs: &'a [Job],
-    /// The targets of this stage.
-    targets: &'a [Target],
-    /// The targets of later stages.
-    later: &'a [Target],
-    nr_running: RefCell<Vec<usize>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By job.
+    uses: Vec<Use>,
+    /// The files to be removed.
+    due: BTreeMap<PathBuf, Due>,
+}
+
+/// The files of a job, and its progress.
+#[derive(Debug, Default)]
+struct Use {
+    /// Each file with its place: all names of a file have the same one.
+    files: BTreeMap<PathBuf, u64>,
+    places: HashSet<u64>,
+    /// The clones that have not begun.
+    nr_waiting: usize,
+    nr_running: usize,
+    has_begun: bool,
+}
+
+/// A removal.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    place: u64,
+    /// The job that removes the file.
+    job: usize,
 }
 
 impl<'a> Removal<'a> {
-    pub(super) fn new(jobs: &'a [Job], targets: &'a [Target], later: &'a [Target]) -> Self {
-        let mut nr_running = vec![0; jobs.len()];
+    /// Returns the state before the run of these targets.
+    pub(super) fn new(jobs: &'a [Job], targets: &[Target]) -> Self {
+        let mut uses: Vec<_> = jobs.iter().map(|_| Use::default()).collect();
         for clone in plan::clones(targets) {
-            nr_running[clone[0].job] += 1;
-        }
-        Self { jobs, targets, later, nr_running: RefCell::new(nr_running) }
-    }
-
-    /// Removes the files of `job` if this was its last clone and it has `unlink`.
-    pub(super) fn clone_ended(&self, job: usize) {
-        let nr_running = {
-            let mut nr_running = self.nr_running.borrow_mut();
-            nr_running[job] = nr_running[job].saturating_sub(1);
-            nr_running[job]
-        };
-        if nr_running > 0 || !self.jobs[job].files.unlink {
-            return;
-        }
-        let own = || self.targets.iter().filter(|target| target.job == job);
-        let paths: BTreeSet<_> = own().filter_map(Target::path).collect();
-        for path in paths.iter().filter(|path| path.is_file()) {
-            if let Err(error) = remove_file(path) {
-                let path = path.display();
-                output::stderr(&format!("forebay: --unlink: cannot remove {path}: {error}\n"));
+            let of_job = &mut uses[clone[0].job];
+            of_job.nr_waiting += 1;
+            for (target, path) in clone.iter().filter_map(|it| Some((it, it.path()?))) {
+                of_job.files.insert(path, target.place);
+                of_job.places.insert(target.place);
             }
         }
-        let is_own = |target: &&Target| own().any(|own| own.place == target.place);
-        if let Some(target) =
-            self.later.iter().filter(|target| target.path().is_some()).find(is_own)
-        {
+        Self { jobs, state: Mutex::new(State { uses, due: BTreeMap::new() }) }
+    }
+
+    /// Records that a clone of `job` begins: after its `wait_for` and `startdelay`, or together
+    /// with the other clones of its stage.
+    pub(super) fn clone_begins(&self, job: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { uses, due } = &mut *state;
+        let of_job = &mut uses[job];
+        of_job.nr_waiting -= 1;
+        of_job.nr_running += 1;
+        of_job.has_begun = true;
+        // This job decides about its files.
+        due.retain(|_, due| !of_job.places.contains(&due.place));
+    }
+
+    /// Records the end of a clone of `job`, and makes the removals that no job prevents any more.
+    pub(super) fn clone_ended(&self, job: usize, has_begun: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { uses, due } = &mut *state;
+        let of_job = &mut uses[job];
+        match has_begun {
+            true => of_job.nr_running -= 1,
+            false => of_job.nr_waiting -= 1,
+        }
+        let has_ended = of_job.nr_waiting + of_job.nr_running == 0;
+        if has_ended && of_job.has_begun && self.jobs[job].files.unlink {
+            let files = of_job.files.iter();
+            due.extend(files.map(|(path, &place)| (path.clone(), Due { place, job })));
+        }
+        let is_awaited = |place| {
+            uses.iter().any(|of_job| of_job.nr_waiting > 0 && of_job.places.contains(&place))
+        };
+        let now: Vec<_> = due
+            .extract_if(.., |_, due| !is_awaited(due.place))
+            .map(|(path, due)| (path, due.job, self.writers(uses, due.place)))
+            .collect();
+        // A removal of a large file takes time. The jobs that begin meanwhile do not use it.
+        drop(state);
+        for (path, job, writers) in now {
+            self.remove(&path, job, &writers);
+        }
+    }
+
+    /// Returns the jobs that write to a file at present, and that do not remove it themselves.
+    fn writers(&self, uses: &[Use], place: u64) -> Vec<&'a str> {
+        let writers = self.jobs.iter().zip(uses).filter(|(job, of_job)| {
+            let writes = job.rw.has(Direction::Write) && !job.files.unlink;
+            writes && of_job.nr_running > 0 && of_job.places.contains(&place)
+        });
+        writers.map(|(job, _)| job.name.as_str()).collect()
+    }
+
+    /// Removes a file of `job` that the job `writers` write to.
+    fn remove(&self, path: &Path, job: usize, writers: &[&str]) {
+        if !path.is_file() {
+            return;
+        }
+        // Other links to a file, or the target of a symbolic link, remain.
+        let is_last = symlink_metadata(path).is_ok_and(|file| file.is_file() && file.nlink() == 1);
+        let shown = path.display();
+        if let Err(error) = remove_file(path) {
+            output::stderr(&format!("forebay: --unlink: cannot remove {shown}: {error}\n"));
+            return;
+        }
+        let remover = &self.jobs[job].name;
+        for writer in writers.iter().filter(|_| is_last) {
             output::stderr(&format!(
-                "forebay: {}: uses {} after --unlink of {} has removed it: its I/O goes to the \
-                 removed file, and data that it writes are lost\n",
-                self.jobs[target.job].name,
-                target.name(),
-                self.jobs[job].name
+                "forebay: {writer}: --unlink of {remover} has removed {shown} while {writer} \
+                 writes to it: all its data in this file are lost; give {writer} another file, or \
+                 let it begin after {remover} with --wait_for\n"
             ));
         }
     }
 }
+
+impl Drop for Removal<'_> {
+    /// Removes the files that stages which did not begin would have used.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (path, due) in take(&mut state.due) {
+            self.remove(&path, due.job, &[]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

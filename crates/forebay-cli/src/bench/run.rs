@@ -81,6 +81,7 @@ pub(super) fn run_on(
     let gauges: Vec<_> = plan::clones(targets).map(|_| Gauge::default()).collect();
     let together = Together::new(&command.jobs);
     let zones = Zones::new(&command.jobs, targets);
+    let removal = Removal::new(&command.jobs, targets);
     let run = Run {
         command,
         targets,
@@ -89,6 +90,7 @@ pub(super) fn run_on(
         gauges: &gauges,
         together: &together,
         zones: &zones,
+        removal: &removal,
         chance,
         stop,
         has_series,
@@ -147,6 +149,7 @@ struct Run<'a> {
     gauges: &'a [Gauge],
     together: &'a Together,
     zones: &'a Zones,
+    removal: &'a Removal<'a>,
     chance: u64,
     stop: &'a Stop,
     has_series: bool,
@@ -207,7 +210,8 @@ impl Run<'_> {
                     status: self.command.run.status_interval,
                     has_series: self.has_series,
                 };
-                let work = move || run_clone(task, gate, &sender);
+                let removal = self.removal;
+                let work = move || run_clone(task, removal, gate, &sender);
                 match builder().spawn_scoped(scope, work) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
@@ -225,9 +229,7 @@ impl Run<'_> {
                 let eta = is_shown(self.command.run.eta);
                 let display = Display::new(eta, self.command.run.eta_newline, jobs, targets);
                 let status = Status::new(self.command, targets, show);
-                let removal = Removal::new(jobs, targets, &self.targets[stage.targets.end..]);
                 let end = |outcome: &Outcome| {
-                    removal.clone_ended(outcome.job);
                     together::end_others(jobs, targets, gauges, outcome, self.stop);
                 };
                 let mut steady = Detections::new(jobs, targets);
@@ -362,11 +364,12 @@ enum Event {
 }
 
 /// Runs a clone on this thread.
-fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
+fn run_clone(task: Task<'_>, removal: &Removal<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
+    let job = task.targets[0].job;
     let workload = task.job.workload(task.regions[0], task.stream, task.chance);
     let stamp = Stamp { seed: task.job.randseed, generation: task.chance };
     let stamps = task.targets.iter().map(|target| stamp.of_file(target.place)).collect();
-    let _running = task.together.running(task.targets[0].job);
+    let _running = task.together.running(job);
     let placed = placement::place(task.job, task.stream)
         .and_then(|()| priority::set_for_thread(task.job, task.targets));
     let mut worker = Worker::new(&task, stamps);
@@ -382,21 +385,32 @@ fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
         }
         (None, _, regions) => Ops::Files(files(&task, regions)),
     };
+    // Jobs without a delay begin together: none of them ends before another one begins.
+    let mut has_begun = task.job.control.wait_for.is_none() && task.job.start_delay.is_zero();
+    if has_begun {
+        removal.clone_begins(job);
+    }
     // Sending fails only if the main thread has panicked; then nothing is left to do.
     let _ = sender.send(Event::Ready);
     let Some(start) = gate.wait() else { return };
     let quit = || task.stop.is_set() || task.gauge.is_quit();
-    let start = task.together.wait(task.jobs, task.targets[0].job, start, quit);
+    let start = task.together.wait(task.jobs, job, start, quit);
+    worker.await_start(start);
+    if !has_begun && !quit() {
+        removal.clone_begins(job);
+        has_begun = true;
+    }
     match ops {
-        Ops::Plain(ops) => worker.run(start, ops),
-        Ops::Varied(ops) => worker.run(start, *ops),
-        Ops::Files(ops) => worker.run(start, ops),
-        Ops::Replayed(ops) => worker.run(start, ops),
+        Ops::Plain(ops) => worker.run(ops),
+        Ops::Varied(ops) => worker.run(*ops),
+        Ops::Files(ops) => worker.run(ops),
+        Ops::Replayed(ops) => worker.run(ops),
     }
     let zones = task.zones.of(&task.targets[0]);
     zones.close(task.stream);
     let mut outcome = task.outcome(worker.finish());
     outcome.report.nr_zone_resets = zones.nr_resets(task.stream);
+    removal.clone_ended(job, has_begun);
     let _ = sender.send(Event::Finished(task.at, Box::new(outcome)));
 }
 

@@ -107,6 +107,8 @@ pub(super) struct Tally<'a> {
     pub(super) measured_ns: u64,
     /// The counts of I/Os before the phase, by direction.
     pub(super) ios_before: [u64; 3],
+    /// The same with failed I/Os, of all directions.
+    issued_before: u64,
     /// The thread's resource usage when the measurement began.
     pub(super) usage: Usage,
     pub(super) stats: JobStats,
@@ -184,6 +186,7 @@ impl<'a> Tally<'a> {
             phase_ns: 0,
             measured_ns: 0,
             ios_before: [0; 3],
+            issued_before: 0,
             usage: usage::of_this_thread(),
             stats: JobStats::new(0),
             mismatch: None,
@@ -246,12 +249,16 @@ impl<'a> Tally<'a> {
         self.event_ns = self.next_event_ns();
         self.phase_ns = self.now_ns;
         self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
+        self.issued_before = self.issued_ios();
     }
 
-    /// Returns whether no I/O has completed in this phase.
+    /// Returns whether no I/O has ended in this phase, with or without an error.
     pub(super) fn has_idle_phase(&self) -> bool {
-        let nr_ios = self.stats.directions.iter().map(|direction| direction.total_ios);
-        nr_ios.eq(self.ios_before)
+        self.issued_ios() == self.issued_before
+    }
+
+    fn issued_ios(&self) -> u64 {
+        self.stats.directions.iter().map(|direction| direction.issued_ios()).sum()
     }
 
     /// Limits the phase to a window, until `end_ns` at the latest.
@@ -349,6 +356,7 @@ impl<'a> Tally<'a> {
         self.usage = usage::of_this_thread();
         (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
         self.ios_before = [0; 3];
+        self.issued_before = 0;
     }
 
     /// Does the work between I/Os that depends on the time. It is called at every reap, and is

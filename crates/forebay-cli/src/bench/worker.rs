@@ -186,16 +186,20 @@ impl<'a> Worker<'a> {
         self.tally.error.get_or_insert(error);
     }
 
-    /// Runs the whole job, once per loop: its workload, a final flush, and reading back. All times
-    /// count from `start`, which is the same for all clones.
-    pub(super) fn run(&mut self, start: Instant, ops: impl Stream + Clone) {
+    /// Waits for the delay of the job. All its times count from the end of the delay, as in fio, or
+    /// from `start`, which is the same for all clones.
+    pub(super) fn await_start(&mut self, start: Instant) {
         self.tally.begin_at(start);
-        let job = self.tally.job;
-        if !job.start_delay.is_zero() {
-            // As in fio, a job's time starts after its delay.
-            self.tally.sleep_until(ns(job.start_delay));
+        let delay = self.tally.job.start_delay;
+        if !delay.is_zero() {
+            self.tally.sleep_until(ns(delay));
             self.tally.begin_at(Instant::now());
         }
+    }
+
+    /// Runs the whole job, once per loop: its workload, a final flush, and reading back.
+    pub(super) fn run(&mut self, ops: impl Stream + Clone) {
+        let job = self.tally.job;
         self.tally.usage = usage::of_this_thread();
         let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
         for nr in 1..=job.loops {

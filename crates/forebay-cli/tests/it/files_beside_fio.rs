@@ -268,3 +268,36 @@ fn unlink_removes_files_when_the_job_ends_and_other_jobs_run() {
     run.wait().expect("a status");
     assert!(is_removed && is_running, "removed: {is_removed}, other job running: {is_running}");
 }
+
+#[test]
+fn two_names_of_a_file_in_a_new_folder_are_one_file() {
+    let test = "two_names_of_a_file_in_a_new_folder_are_one_file";
+    check(test, "--size=64k --rw=write --name=a --filename=d/x --name=b --filename=./d/x");
+}
+
+/// In fio such a job creates the file anew. Here a removal waits until no job can begin any more.
+#[test]
+fn job_that_begins_after_an_unlink_keeps_its_file() {
+    let test = "job_that_begins_after_an_unlink_keeps_its_file";
+    let args = "--filename=x --size=64k --rw=write --name=a --unlink=1 --name=b --unlink=0";
+    check(test, &format!("{args} --wait_for=a"));
+    for begin in ["--wait_for=a", "--stonewall", "--startdelay=30ms"] {
+        let folder = folder();
+        let output = bench(&folder, &format!("{args} {begin} --verify=crc32c"));
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""), "{begin}");
+        let len = std::fs::metadata(folder.path().join("x")).map(|metadata| metadata.len()).ok();
+        assert_eq!(len, Some(65_536), "{begin}");
+    }
+}
+
+#[test]
+fn data_that_an_unlink_removes_under_a_writer_are_noted() {
+    let folder = folder();
+    let write = "--filename=x --size=64k --rw=write --name=a --unlink=1 --name=b --unlink=0";
+    let output = bench(&folder, &format!("{write} --rate_iops=100 --number_ios=4"));
+    let text = stderr(&output);
+    let note = "forebay: b: --unlink of a has removed x while b writes to it: all its data in this \
+                file are lost; give b another file, or let it begin after a with --wait_for\n";
+    assert!(text.ends_with(note), "{text}");
+    assert!(!folder.path().join("x").exists());
+}

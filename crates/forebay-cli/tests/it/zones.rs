@@ -315,6 +315,17 @@ fn loops_end_with_a_pass_that_can_do_no_io() {
 }
 
 #[test]
+fn loops_go_on_after_a_pass_whose_ios_have_all_failed() {
+    let (jobs, messages) = run_zoned(
+        "--filename=fault:ram:1M?rule=read:io --size=128k --name=w --rw=write --io_size=64k \
+         --name=r --stonewall --rw=read --loops=3 --continue_on_error=all",
+    );
+    assert_eq!(jobs, [[0, 1 << 16], [0, 0]]);
+    assert!(messages.contains("forebay: r: 48 errors did not end the job"), "{messages}");
+    assert!(messages.contains("r: ended early, with 196608 bytes left: "), "{messages}");
+}
+
+#[test]
 fn io_of_several_sizes_stays_in_a_disk_with_strided_zones() {
     let folder = folder();
     let test = "io_of_several_sizes_stays_in_a_disk_with_strided_zones";

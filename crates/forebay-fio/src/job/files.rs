@@ -37,7 +37,8 @@ pub struct FileOptions {
     pub service: Service,
     /// `opendir`: a directory whose files the job uses.
     pub opendir: Option<String>,
-    /// `unlink`: whether the files are removed when the last clone of the job ends.
+    /// `unlink`: whether the files are removed when the last clone of the job ends. Files of jobs
+    /// that begin later are not.
     pub unlink: bool,
     /// `create_on_open`: whether new files are created without data.
     pub create_on_open: bool,

@@ -131,7 +131,8 @@ const MAIN: &[OptionSpec] = &[
         }),
     row("file_append", &[], "0", "start at the end of the file, instead of at offset",
         Kind::Bool { set: |g, on| g.files.append = on }),
-    row("unlink", &[], "0", "remove the regular files of the job when its last clone ends",
+    row("unlink", &[], "0", "remove the regular files of the job when its last clone ends; files \
+         that jobs which begin later use are left to their unlink",
         Kind::Bool { set: |g, on| g.files.unlink = on }),
     row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
          seeks after 8 I/Os",

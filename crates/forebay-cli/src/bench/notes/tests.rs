@@ -29,17 +29,6 @@ fn options_of_files_are_noted_on_other_disks() {
 }
 
 #[test]
-fn buffers_that_cannot_be_registered_together_are_noted() {
-    let args = "--name=a --filename=x --rw=randread --iodepth=64 --fixedbufs=1 --bs=1m --numjobs=";
-    check(&format!("{args}16"), &[]);
-    check(
-        &format!("{args}20"),
-        &["a: --fixedbufs: the buffers for x need 1280MiB, but a ring registers at most 1024MiB; \
-           the other buffers are not registered; lower --bs, --iodepth or --numjobs"],
-    );
-}
-
-#[test]
 fn errors_that_do_not_occur_are_noted() {
     check("--name=a --filename=ram:1M --ignore_error=EIO,ENOSPC:22,EILSEQ", &[]);
     let args = "--name=a --filename=ram:1M --ignore_error=EIO,EDQUOT:104";

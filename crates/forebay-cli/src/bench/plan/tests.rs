@@ -22,6 +22,12 @@ fn options_of_io_uring_become_keys_of_a_file() {
         "--name=a --filename=x --rw=write --fixedbufs=1 --bsrange=512-16k --iodepth=2",
         &["x?fixed_buffers=32768"],
     );
+    // The larger one of two stages.
+    check(
+        "--filename=x --fixedbufs=1 --bs=4k --name=a --rw=write --iodepth=2 --name=b --rw=write \
+         --stonewall --iodepth=3",
+        &["x?fixed_buffers=12288"; 2],
+    );
     check("--name=a --filename=x --rw=trim --fixedbufs=1", &["x"]);
     check("--name=a --filename=x --rw=write --sqthread_poll=1", &["x?sqpoll=on"]);
     check("--name=a --filename=ram:1M --fixedbufs=1 --sqthread_poll=1", &["ram:1M"]);
