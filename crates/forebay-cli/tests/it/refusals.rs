@@ -54,7 +54,7 @@ fn bad_values_are_refused_with_the_accepted_ones() {
         "--name=a --ioengine=rdma --verb=read",
         2,
         "--ioengine=rdma: forebay has no such engine (accepted: libaio, io_uring, psync, sync, \
-         vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
+         vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd, file)",
     );
     check("--name=a --time_based", 2, "a: --time_based needs --runtime");
     check(
