@@ -232,8 +232,8 @@ fn words_after_a_command_are_refused_with_what_it_takes() {
         (&["lab", "all"], "unknown command 'all'; expected one of tags, run, flush"),
         (
             &["everything"],
-            "unknown command 'everything'; expected one of bench, info, serve, ctl, control, \
-             top, run, sim, calibrate, lab, trace, help, man, completions",
+            "unknown command 'everything'; expected one of bench, info, serve, ctl, top, run, sim, \
+             calibrate, lab, trace, help, man, completions",
         ),
     ] {
         let output = forebay(&folder()).args(args).output().expect("it runs");
