@@ -12,6 +12,7 @@
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
 //! - [`help`]: `forebay help`, the topics; [`usage`], [`mod@number`]: errors of the command line;
 //! - [`manual`]: `forebay man` and `forebay completions`, from the tables of the help;
+//! - [`words`]: words that shells complete as values;
 //! - [`version`]: the long form of `forebay --version`;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
 //! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
@@ -52,6 +53,7 @@ mod top;
 mod trace;
 mod usage;
 mod version;
+mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -97,7 +99,8 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Manage a running server: exports, limits, settings, certificates, log, shutdown
     Ctl(control::CtlArgs),
-    /// Show and change the limits of a running server (`forebay ctl limits` does the same)
+    /// Show and change the limits of a running server: an older form of `forebay ctl limits`
+    #[command(hide = true)]
     Control(control::ControlArgs),
     /// Watch the disks, exports and owners of a process: rates, latencies, waits, merges, flushes
     Top(top::TopArgs),

@@ -33,11 +33,11 @@ use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueHint};
 use forebay_fio::arguments::quoted;
 use forebay_fio::job::JobList;
 use forebay_fio::jobfile;
-use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX};
+use forebay_sim::{DeviceSpec, FaultRule, Options, QUEUE_DEPTH_MAX, Wake};
 
 use self::comparison::Comparison;
 use self::job_file::JobFile;
@@ -50,6 +50,7 @@ use crate::bench::has_one_class;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
 use crate::number;
+use crate::words::{any_text, completed};
 
 /// The end of `forebay sim --help`.
 const NOTES: &str = "\
@@ -118,7 +119,8 @@ pub(crate) struct Args {
     /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g. Or a
     /// file of forebay calibrate: a path with a / or the ending .model
     /// [default: that of the job file, else fixed]
-    #[arg(long, value_name = "NAME[:KEY=VALUE,...]|FILE")]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]|FILE", value_hint = ValueHint::AnyPath)]
+    #[arg(hide_possible_values = true, value_parser = completed(any_text, DeviceSpec::names()))]
     device: Option<String>,
     /// Set a key of the disk (forebay help policies, max_sectors_kb) or a processor cost
     /// (cpu_turn_ns, see below); may be repeated. Overrides the job file
@@ -141,6 +143,7 @@ pub(crate) struct Args {
     /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
+    #[arg(hide_possible_values = true, value_parser = completed(any_text, Wake::names()))]
     wake: Option<String>,
     /// Maximum number of requests in flight, 1 to 10240 [default: that of the device, 256 for fixed
     /// and flaky; chosen by the seed with --random]
@@ -153,9 +156,9 @@ pub(crate) struct Args {
     /// Write a trace of the run to this new directory, for blkparse and forebay trace report
     #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "sweep"])]
     write_trace: Option<PathBuf>,
-    /// Also write a figure of the runs of --compare or --sweep to this file: IOPS, p99, switches
-    /// and fairness; with --trace, p99 at each throughput, with the front
-    #[arg(long, value_name = "FILE")]
+    /// Also write a figure of the runs of --compare or --sweep to this file, whose name ends in
+    /// .svg: IOPS, p99, switches and fairness; with --trace, p99 at each throughput, with the front
+    #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
 }
 

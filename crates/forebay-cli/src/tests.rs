@@ -294,8 +294,8 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("bnech", &["unknown command 'bnech'; did you mean 'bench'?"]);
     check(
         "zzz",
-        &["unknown command 'zzz'; expected one of bench, info, serve, ctl, control, top, run, \
-             sim, calibrate, lab, trace, help, man, completions"],
+        &["unknown command 'zzz'; expected one of bench, info, serve, ctl, top, run, sim, \
+             calibrate, lab, trace, help, man, completions"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);

@@ -48,7 +48,8 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
 fn commands<P: CommandFactory>(args: &[OsString]) -> String {
     let program = P::command();
     let named = args.get(1).and_then(|name| program.find_subcommand(name));
-    let names = named.unwrap_or(&program).get_subcommands().map(clap::Command::get_name);
+    let listed = named.unwrap_or(&program).get_subcommands().filter(|sub| !sub.is_hide_set());
+    let names = listed.map(clap::Command::get_name);
     names.filter(|name| named.is_none() || *name != "help").collect::<Vec<_>>().join(", ")
 }
 

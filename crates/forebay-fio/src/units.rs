@@ -66,6 +66,10 @@ pub enum NumberError {
     /// The value does not fit into 64 bits (for times: of microseconds).
     #[error("too large")]
     TooLarge,
+    /// A time that is a fraction, such as `0.5s`, and the same time in whole numbers. fio 3.33
+    /// ignores the point and all that follows it: `0.5s` is 0 there, and `1.5m` is one second.
+    #[error("a fraction, of which fio takes the digits before the point as seconds: write {0}")]
+    Fraction(String),
     /// A percentage outside 1 to 100.
     #[error("a percentage must be from 1% to 100%")]
     Percentage,
@@ -166,8 +170,27 @@ pub fn parse_time(text: &str) -> Result<Duration, NumberError> {
         return arithmetic::evaluate(text, time_unit, SECOND_US).map(Duration::from_micros);
     }
     let (value, suffix) = split_number(text)?;
+    if let Some(whole) = whole_time(text) {
+        return Err(NumberError::Fraction(whole));
+    }
     let micros = value.checked_mul(time_unit(suffix)?).ok_or(NumberError::TooLarge)?;
     Ok(Duration::from_micros(micros))
+}
+
+/// Returns a fraction such as `1.5m` as a whole number of the largest unit that fits, `90s`,
+/// rounded to microseconds. `None`: the text is no fraction of a time.
+fn whole_time(text: &str) -> Option<String> {
+    let is_part = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, suffix) = text.split_at(text.find(|c| !is_part(c)).unwrap_or(text.len()));
+    if !number.contains('.') {
+        return None;
+    }
+    let micros = number.parse::<f64>().ok()? * time_unit(suffix).ok()? as f64;
+    let micros = micros.round() as u64;
+    let units = [(3600 * SECOND_US, "h"), (60 * SECOND_US, "m"), (SECOND_US, "s"), (1000, "ms")];
+    let fits = units.into_iter().find(|(unit, _)| micros > 0 && micros.is_multiple_of(*unit));
+    let (unit, name) = fits.unwrap_or((1, "us"));
+    Some(format!("{}{name}", micros / unit))
 }
 
 /// Parses a boolean: `1` or `0`, and the words `true`, `false`, `yes`, `no`, `on` and `off`.

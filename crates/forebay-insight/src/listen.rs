@@ -129,7 +129,11 @@ fn command(line: &[u8]) -> Result<(), String> {
     }
     match fields.get("command") {
         Some(Value::String(command)) if command == "stats" => Ok(()),
-        Some(other) => Err(format!("command {other}: this process is not a server: {expected}")),
+        Some(other) => Err(format!(
+            "command {other}: this process is not a server, and its socket only shows counters: \
+             watch it with `forebay top`, or trace it with `forebay bench --trace DIR`; for \
+             programs: {expected}"
+        )),
         None => Err(format!("the field \"command\" is missing: {expected}")),
     }
 }

@@ -110,7 +110,11 @@ fn malformed_requests_are_answered_and_the_connection_stays() {
         ("{}", format!("the field \"command\" is missing: {expected}")),
         (
             r#"{"command":"drain"}"#,
-            format!("command \"drain\": this process is not a server: {expected}"),
+            format!(
+                "command \"drain\": this process is not a server, and its socket only shows \
+                 counters: watch it with `forebay top`, or trace it with `forebay bench --trace \
+                 DIR`; for programs: {expected}"
+            ),
         ),
         (r#"{"command":"stats","x":1}"#, format!("there is no field \"x\": {expected}")),
     ] {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Most owners without a connection and without I/O in flight that are kept for their debts.
 const FORMER_MAX: usize = 256;
 
-/// Most clients of an export that `forebay control` and the metrics show, the oldest first.
+/// Most clients of an export that `forebay ctl` and the metrics show, the oldest first.
 pub(crate) const LISTED_CLIENTS_MAX: usize = 100;
 
 /// The number in the name of the next owner: unique in the process, because servers may share a

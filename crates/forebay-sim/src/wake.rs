@@ -17,6 +17,11 @@ pub enum Wake {
 const STASH_V1: &str = "stash-v1";
 
 impl Wake {
+    /// Returns the names of all policies.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        WakePolicy::ALL.into_iter().map(WakePolicy::name).chain([STASH_V1])
+    }
+
     /// Returns the policy with this name.
     pub fn named(name: &str) -> Option<Wake> {
         let of_disk = WakePolicy::ALL.into_iter().find(|policy| policy.name() == name);

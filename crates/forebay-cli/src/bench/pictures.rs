@@ -19,7 +19,7 @@ const OPTIONS: [(&str, &str, &str); 3] = [
     ),
     (
         "--svg",
-        "a folder; with --sweep, a file",
+        "a folder; with --sweep, a file that ends in .svg",
         "draw the latencies, and rates over time; with --sweep, throughput against latency",
     ),
     (
@@ -186,7 +186,7 @@ mod tests {
         let taken = take("--sweep=iodepth --svg= --html --name=a --sweeep=bs=1k,2k");
         let expected = [
             "--sweep=iodepth: expected option=value,value,..., such as iodepth=1,2,4",
-            "--svg needs a value (accepted: a folder; with --sweep, a file)",
+            "--svg needs a value (accepted: a folder; with --sweep, a file that ends in .svg)",
             "--html needs a value (accepted: a file)",
             "unknown option --sweeep=bs=1k,2k; did you mean --sweep?",
         ];

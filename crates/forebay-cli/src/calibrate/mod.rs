@@ -21,6 +21,7 @@ use crate::bench::stop::Stop;
 use crate::failure::Failure;
 use crate::number;
 use crate::output;
+use crate::words::completed;
 
 /// A larger root of the mean squared error is reported.
 const POOR: f64 = 0.1;
@@ -58,7 +59,8 @@ pub(crate) struct Args {
     /// The family of models: fixed, nvme, virtio-ram, hdd, ssd-sas or, with --write, sata
     /// [default: the one that fits best; if several fit about equally, the one with the fewest
     /// constants]
-    #[arg(long, value_name = "NAME", value_parser = family)]
+    #[arg(long, value_name = "FAMILY", hide_possible_values = true)]
+    #[arg(value_parser = completed(family, Family::ALL.map(Family::name)))]
     family: Option<Family>,
     /// Also measure writes and flushes, which destroys the data of the disk [default: reads only]
     #[arg(long)]

@@ -4,8 +4,9 @@ use super::pairs;
 use super::socket::MAX_DESCRIPTORS;
 use crate::failure::Failure;
 use crate::serve::devices::{DeviceShape, check_serial, shortened, socket_path};
+use crate::words::completed;
 use clap::Args;
-use forebay::{Priority, Spec};
+use forebay::{Class, Priority, Spec};
 use forebay_insight::socket_file::{self, SocketFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -36,7 +37,8 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "KEY=VALUE,...")]
     limits: Option<String>,
     /// I/O priority, as in forebay serve
-    #[arg(long, value_name = "CLASS[/LEVEL]")]
+    #[arg(long, value_name = "CLASS[/LEVEL]", hide_possible_values = true)]
+    #[arg(value_parser = completed(str::parse::<Priority>, Class::ALL.map(Class::name)))]
     priority: Option<Priority>,
     /// Serve it as vhost-user-blk at this socket, unix:PATH, to one virtual machine at a time; also
     /// over NBD, if the server has an NBD socket

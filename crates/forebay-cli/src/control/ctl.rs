@@ -5,8 +5,10 @@ use super::socket::Connection;
 use super::{limits, pairs, print};
 use crate::failure::Failure;
 use crate::output;
+use crate::words::completed;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_insight::socket_file;
+use forebay_serve::LogLevel;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -15,15 +17,16 @@ const EXAMPLES: &str = "\
 Examples:
   forebay ctl run/control list                      all exports, their limits and clients
   forebay ctl run/control limits vm1 iops=500 bps=20m
-  forebay ctl run/control policy vm1 scheduler=mq-deadline
+  forebay ctl run/control policy vm1 nr_requests=32
   truncate -s 20G vm1.img && forebay ctl run/control resize vm1
   forebay ctl run/control add vm2 vm2.img?direct=on
   forebay ctl run/control add vm3 vm3.img --vhost-user-blk unix:vm3.sock
   forebay ctl run/control remove vm2                waits until its clients have disconnected
   forebay ctl run/control trace off                 ends the trace of serve --trace
   forebay ctl run/control drain                     the server stops after its last client
-The server was started with --control run/control, by the same user. For programs: the socket takes
-lines of JSON (docs/guide.md).";
+The server was started with --control run/control, by the same user. EXPORT is the name that clients
+use. The default export has none: write '', or, except for remove, the name that forebay top shows,
+such as a.img. For programs: the socket takes lines of JSON (docs/guide.md).";
 
 /// Options of `forebay ctl`.
 #[derive(Args, Debug)]
@@ -99,8 +102,9 @@ enum Command {
     /// Show or set the lowest severity that the server logs: error, warning or info
     LogLevel {
         /// Lowest severity to log
-        #[arg(value_name = "LEVEL")]
-        level: Option<String>,
+        #[arg(value_name = "LEVEL", hide_possible_values = true)]
+        #[arg(value_parser = completed(str::parse::<LogLevel>, LogLevel::ALL.map(LogLevel::name)))]
+        level: Option<LogLevel>,
     },
     /// Show whether a trace runs, begin the next one in the directory of serve --trace, or end it.
     /// It records all exports, also those that are added later
@@ -170,7 +174,9 @@ fn request(command: &Command) -> Result<Value, Failure> {
         Command::Drain { force } => json!({ "command": "drain", "force": force }),
         Command::ReloadCertificates => json!({ "command": "reload-certificates" }),
         Command::LogLevel { level: None } => json!({ "command": "log-level" }),
-        Command::LogLevel { level } => json!({ "command": "log-level", "level": level }),
+        Command::LogLevel { level: Some(level) } => {
+            json!({ "command": "log-level", "level": level.name() })
+        }
         Command::Trace { switch: None } => json!({ "command": "trace" }),
         Command::Trace { switch: Some(switch) } => {
             json!({ "command": "trace", "on": *switch == Switch::On })

@@ -8,6 +8,25 @@ use super::chart::Chart;
 use crate::failure::Failure;
 use crate::output;
 
+/// Refuses a path that is not the file of a figure: it must end in `.svg`, so that no folder is
+/// mistaken for it.
+pub(crate) fn check_figure(option: &str, path: &Path) -> Result<(), Failure> {
+    let why = match (is_svg(path), path.is_dir()) {
+        (_, true) => "it is a folder",
+        (false, _) => "the name does not end in .svg",
+        (true, false) => return Ok(()),
+    };
+    let path = path.display();
+    Err(Failure::Usage(format!(
+        "{option}={path}: {why}: expected a file for the one figure, such as {}",
+        format!("{path}.svg").replace("/.svg", "/figure.svg")
+    )))
+}
+
+fn is_svg(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "svg")
+}
+
 /// Creates or truncates the file of a later page or figure, so that a wrong path is an error before
 /// the run.
 pub(crate) fn prepare_file(option: &str, path: &Path) -> Result<(), Failure> {
@@ -16,6 +35,10 @@ pub(crate) fn prepare_file(option: &str, path: &Path) -> Result<(), Failure> {
 
 /// Creates the folder of later figures, if it is missing.
 pub(crate) fn prepare_folder(option: &str, path: &Path) -> Result<(), Failure> {
+    if is_svg(path) && !path.is_dir() {
+        let why = "this run has several figures: expected a folder for them, not a file";
+        return Err(Failure::Usage(format!("{option}={}: {why}", path.display())));
+    }
     fs::create_dir_all(path).map_err(|error| {
         Failure::Usage(format!("{option}={}: cannot create the folder: {error}", path.display()))
     })

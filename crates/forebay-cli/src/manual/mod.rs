@@ -22,6 +22,9 @@ use crate::{Cli, help, output};
 /// The source of all pages, as their last line has it.
 const SOURCE: &str = concat!("forebay ", env!("CARGO_PKG_VERSION"));
 
+/// The date of all pages: that of the commit, or of the release.
+const DATE: &str = env!("FOREBAY_DATE");
+
 /// The manual of all pages, as their first line has it.
 const MANUAL: &str = "Forebay";
 
@@ -98,10 +101,15 @@ fn commands() -> Command {
     Cli::command().mut_subcommand("bench", |_| dialect::command())
 }
 
+/// Returns whether a command has a page, and is in that of the program. Older forms have none.
+fn is_listed(command: &Command) -> bool {
+    command.get_name() != "help" && !command.is_hide_set()
+}
+
 /// Adds the pages of a command and of its subcommands. `words` are the names of the command and of
 /// those above it.
 fn of_commands(command: &Command, words: &[&str], pages: &mut Vec<Page>) -> Result<(), Failure> {
-    let mut subcommands = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+    let mut subcommands = command.get_subcommands().filter(|sub| is_listed(sub));
     pages.push(of_command(command, words)?);
     subcommands.try_for_each(|sub| of_commands(sub, &[words, &[sub.get_name()]].concat(), pages))
 }
@@ -128,7 +136,7 @@ fn of_command(command: &Command, words: &[&str]) -> Result<Page, Failure> {
 /// Returns the sections after the options: subcommands, notes, exit status and references.
 fn rest_of_command(command: &Command, name: &str) -> Roff {
     let mut roff = Roff::new();
-    let subcommands = || command.get_subcommands().filter(|sub| sub.get_name() != "help");
+    let subcommands = || command.get_subcommands().filter(|sub| is_listed(sub));
     if subcommands().next().is_some() {
         roff.control("SH", ["COMMANDS"]);
         for sub in subcommands() {
@@ -162,8 +170,6 @@ fn rest_of_command(command: &Command, name: &str) -> Roff {
 }
 
 /// Returns the text with its title complete, and without requests that formatters warn about.
-///
-/// A page has no date: the version identifies it, and builds of one version are equal.
 fn tidied(text: &str, name: &str, section: &str) -> String {
     let mut out = String::new();
     for line in text.lines().map(str::trim_end) {
@@ -172,7 +178,7 @@ fn tidied(text: &str, name: &str, section: &str) -> String {
         let last = out.trim_end().rsplit('\n').next().unwrap_or_default();
         let is_vain = line == ".PP" && last.starts_with(".SH");
         if line.starts_with(".TH ") {
-            out += &format!(".TH {name} {section} \"\" \"{SOURCE}\" {MANUAL}\n");
+            out += &format!(".TH {name} {section} {DATE} \"{SOURCE}\" {MANUAL}\n");
         } else if !line.is_empty() && !is_double && !is_vain {
             out += &format!("{line}\n");
         }

@@ -95,8 +95,8 @@ mod tests {
     fn markdown_becomes_requests_of_man() {
         let page =
             page("x", "a page", "# X\n\nFirst `a-b`.\n\n## H `k`\n\n- `c`: d\n  .e\n\nEnd\n");
-        let expected = ".TH forebay-x 7 \"\" \"forebay 0.";
-        assert!(page.text.contains(expected), "{}", page.text);
+        let expected = format!(".TH forebay-x 7 {} \"forebay 0.", super::super::DATE);
+        assert!(page.text.contains(&expected), "{}", page.text);
         let expected = ".SH DESCRIPTION\nFirst \\fBa\\-b\\fR.\n\
                         .SH \"H K\"\n.IP \\(bu 2\n\\fBc\\fR: d\n\\&.e\n\
                         .PP\nEnd\n.SH \"SEE ALSO\"\n\\fBforebay\\fR(1), ";

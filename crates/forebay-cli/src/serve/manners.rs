@@ -2,6 +2,7 @@
 
 use super::ServeArgs;
 use crate::failure::Failure;
+use crate::words::completed;
 use clap::Args;
 use forebay_serve::{LogFormat, LogLevel};
 use rustix::fs::{FileType, fstat};
@@ -37,11 +38,13 @@ pub(crate) struct MannerArgs {
     #[arg(long, value_name = "DIR", requires = "control")]
     pub(super) allow_path: Vec<PathBuf>,
     /// Lowest severity to log: error, warning or info
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", hide_possible_values = true)]
+    #[arg(value_parser = completed(str::parse::<LogLevel>, LogLevel::ALL.map(LogLevel::name)))]
     pub(super) log_level: LogLevel,
     /// Format of the log: text (with times), json (an object in each line) or journald (with
     /// priorities) [default: journald if standard error is the journal of systemd, otherwise text]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(value_parser = completed(str::parse::<LogFormat>, LogFormat::ALL.map(LogFormat::name)))]
     log_format: Option<LogFormat>,
 }
 

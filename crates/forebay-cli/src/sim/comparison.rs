@@ -13,6 +13,7 @@ use super::variants::Variant;
 use super::{Args, front, json, notes, settings, table, threads};
 use crate::failure::Failure;
 use crate::figure::Theme;
+use crate::figure::files::check_figure;
 use crate::file_id::FileId;
 use crate::output;
 
@@ -48,6 +49,7 @@ impl Comparison {
         let comparison = Comparison { path: path.to_owned(), variants, is_json, svg };
         if let Some(figure) = &args.svg {
             refuse_input(figure, files, &comparison.variants)?;
+            check_figure("--svg", figure)?;
         }
         match &args.svg {
             Some(figure) if !comparison.is_compared(args) => {

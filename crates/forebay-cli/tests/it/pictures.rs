@@ -132,6 +132,24 @@ fn a_path_that_cannot_be_written_is_an_error_before_the_run() {
 }
 
 #[test]
+fn file_and_folder_of_figures_are_not_mistaken_for_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("d")).expect("a folder");
+    for (args, message) in [
+        ("--sweep iodepth=1,2 --svg sv", "sv: the name does not end in .svg: expected a file"),
+        ("--sweep iodepth=1,2 --svg d", "d: it is a folder: expected a file for the one figure"),
+        ("--svg sv.svg", "sv.svg: this run has several figures: expected a folder for them"),
+    ] {
+        let args = format!("bench {SHORT} --filename=ram:1M {args}");
+        let output = forebay(&folder).args(args.split_whitespace()).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let text = stderr(&output);
+        assert!(text.starts_with(&format!("forebay: --svg={message}")), "{text}");
+    }
+    assert!(["sv", "sv.svg"].iter().all(|name| !folder.path().join(name).exists()));
+}
+
+#[test]
 fn experiments_have_curves_for_light_and_dark_pages() {
     let folder = tempfile::tempdir().expect("a folder");
     run(&folder, "lab flush --svg d --html page.html");

@@ -54,7 +54,7 @@ fn bad_values_are_refused_with_the_accepted_ones() {
         "--name=a --ioengine=rdma --verb=read",
         2,
         "--ioengine=rdma: forebay has no such engine (accepted: libaio, io_uring, psync, sync, \
-         vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
+         vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd, file)",
     );
     check("--name=a --time_based", 2, "a: --time_based needs --runtime");
     check(
@@ -232,8 +232,8 @@ fn words_after_a_command_are_refused_with_what_it_takes() {
         (&["lab", "all"], "unknown command 'all'; expected one of tags, run, flush"),
         (
             &["everything"],
-            "unknown command 'everything'; expected one of bench, info, serve, ctl, control, \
-             top, run, sim, calibrate, lab, trace, help, man, completions",
+            "unknown command 'everything'; expected one of bench, info, serve, ctl, top, run, sim, \
+             calibrate, lab, trace, help, man, completions",
         ),
     ] {
         let output = forebay(&folder()).args(args).output().expect("it runs");

@@ -171,6 +171,12 @@ fn recordings_that_cannot_be_run_are_refused_with_the_reason() {
         LOG,
         "--svg=./log: it would overwrite ./log, and the run reads this file; choose another file",
     );
+    check_refused(
+        "job.fio --sweep wake=fair,batch --svg sv",
+        LOG,
+        "--svg=sv: the name does not end in .svg: expected a file for the one figure, such as \
+         sv.svg",
+    );
     for svg in ["job.fio", "more.fio", "my.model"] {
         check_refused(
             &format!("job.fio --sweep device=nvme,./my.model --svg {svg}"),

@@ -352,11 +352,11 @@ const MAIN: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.direct = Some(!on) }),
     row("ioengine", &[], "that of the disk",
         "fio's engine: libaio and psync select the drivers aio and psync; psync and sync make \
-         blocking calls, one at a time",
+         blocking calls, one at a time; file is the default one",
         Kind::Parsed {
             accepts: "libaio, io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, \
-                      nbd, rbd",
-            set: |g, word| { g.ioengine = Some(values::engine(word)?); Ok(()) } }),
+                      nbd, rbd, file",
+            set: |g, word| { g.ioengine = values::engine(word)?; Ok(()) } }),
     row("uri", &[], "none given", "ioengine=nbd: the URI of the export, as in a filename",
         Kind::Text { set: |g, text| g.remote.uri = Some(text.to_owned()) }),
     row("pool", &[], "none given", "ioengine=rbd: the pool of the image",

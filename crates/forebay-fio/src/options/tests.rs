@@ -84,6 +84,8 @@ fn values_arrive_where_they_belong() {
     assert_eq!(given("ioengine", "io_uring").ioengine, Some(Engine::IoUring));
     assert_eq!(given("ioengine", "psync").ioengine, Some(Engine::Psync));
     assert_eq!(given("ioengine", "sync").ioengine, Some(Engine::Sync));
+    // The name in the header of a report.
+    assert_eq!(given("ioengine", "file").ioengine, None);
     for key in
         ["plug", "wake", "run_queue", "nr_requests", "reserved_tags", "tag_set", "flush", "elide"]
     {
@@ -159,13 +161,20 @@ fn bad_values_are_refused_by_option_value_and_accepted_ones() {
         "ioengine",
         "iouring",
         "--ioengine=iouring: unknown value 'iouring'; did you mean 'io_uring'? (accepted: libaio, \
-         io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
+         io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd, file)",
     );
     check_error(
         "ioengine",
         "libaoi",
         "--ioengine=libaoi: unknown value 'libaoi'; did you mean 'libaio'? (accepted: libaio, \
-         io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd)",
+         io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, nbd, rbd, file)",
+    );
+    check_error(
+        "ioengine",
+        "ram",
+        "--ioengine=ram: ram is a driver: name the disk by --filename=ram:..., without --ioengine \
+         (accepted: libaio, io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, \
+         nbd, rbd, file)",
     );
     check_error("filename", "", "--filename=: empty value (accepted: any text)");
 }

@@ -75,6 +75,9 @@ pub(super) fn number(text: &str) -> Result<u64, String> {
 pub(super) fn micros(text: &str) -> Result<Duration, String> {
     match text.trim().parse() {
         Ok(micros) => Ok(Duration::from_micros(micros)),
+        Err(_) if text.trim().parse::<f64>().is_ok() => {
+            Err("not a whole number of microseconds".to_owned())
+        }
         Err(_) => units::parse_time(text).map_err(say),
     }
 }
@@ -280,14 +283,30 @@ pub(crate) fn is_foreign_engine(word: &str) -> bool {
     FOREIGN_ENGINES.contains(&word) || word.starts_with("external:")
 }
 
-/// Parses the name of an engine.
-pub(super) fn engine(word: &str) -> Result<Engine, String> {
+/// The driver of files. It chooses how it does I/O, as it does without `ioengine`.
+const DRIVER_OF_FILES: &str = "file";
+
+/// Drivers that are no engine of fio.
+const OTHER_DRIVERS: [&str; 4] = ["ram", "model", "fault", "vhost-user"];
+
+/// Parses the name of an engine. `None`: the default one, that of the disk.
+pub(super) fn engine(word: &str) -> Result<Option<Engine>, String> {
+    if word == DRIVER_OF_FILES {
+        return Ok(None);
+    }
     if is_foreign_engine(word) {
         return Err("forebay has no such engine".to_owned());
     }
+    if OTHER_DRIVERS.contains(&word) {
+        return Err(format!(
+            "{word} is a driver: name the disk by --filename={word}:..., without \
+                            --ioengine"
+        ));
+    }
     let words: Vec<_> = Engine::all().map(Engine::word).collect();
     super::one_of(word, &words)?;
-    Engine::from_word(word).ok_or_else(|| format!("unknown value '{}'", Short(word)))
+    let engine = Engine::from_word(word);
+    engine.map(Some).ok_or_else(|| format!("unknown value '{}'", Short(word)))
 }
 
 /// Parses a difference of nice values.

@@ -71,8 +71,30 @@ fn times_default_to_seconds() {
     check_time("2m", 120_000_000);
     check_time("1h", 3_600_000_000);
     check_time("1d", 86_400_000_000);
-    assert_eq!(parse_time("0.5"), Err(NumberError::Suffix(".5".to_owned())));
     assert_eq!(parse_time("1x"), Err(NumberError::Suffix("x".to_owned())));
+}
+
+/// fio 3.33 takes `1.5m` as one second, and `0.5s` as 0.
+#[test]
+fn fraction_of_a_time_is_refused_with_the_whole_number() {
+    for (text, whole) in [
+        ("0.5", "500ms"),
+        ("0.5s", "500ms"),
+        ("1.5m", "90s"),
+        ("1.5H", "90m"),
+        ("2.0h", "2h"),
+        ("0.0001s", "100us"),
+        ("1.5ms", "1500us"),
+        ("1.0000001s", "1s"),
+        ("0.1us", "0us"),
+        ("1.s", "1s"),
+    ] {
+        assert_eq!(parse_time(text), Err(NumberError::Fraction(whole.to_owned())), "{text}");
+    }
+    for text in ["1.5x", "1.5.2s"] {
+        assert!(matches!(parse_time(text), Err(NumberError::Suffix(_))), "{text}");
+    }
+    assert_eq!(parse_time(".5s"), Err(NumberError::NoDigits));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::handle::reload_certificates;
 use crate::image_format::{image_warning, warning_of_open};
 use crate::log::LogLevel;
 use crate::managed::Managed;
+use crate::metrics::last_part;
 use crate::resize;
 use forebay::now_ns;
 use serde_json::{Value, json};
@@ -110,7 +111,8 @@ fn add(server: &Managed, mut add: Add, mut descriptors: Vec<OwnedFd>) -> Result<
 
 /// Removes an export.
 fn remove(server: &Managed, export: &str, force: bool) -> Result<Value, ErrorReply> {
-    let found = named(server, export)?;
+    // If a removal is repeated, a label must not name another export than before.
+    let found = exactly_named(server, export)?;
     let sockets = server.device_sockets(&found.export);
     let (error, is_done) = match server.remove(&found, force) {
         Ok(()) => (None, true),
@@ -155,16 +157,37 @@ fn record(server: &Managed, descriptors: Vec<OwnedFd>) -> Result<Value, String> 
     Ok(json!({ "trace": describe_trace(server) }))
 }
 
-/// Returns the export with this name.
+/// Returns the export with this name. If no export has it, it may also be a
+/// [label](labels_of_default) of the default export, whose name is empty.
 fn named(server: &Managed, name: &str) -> Result<Found, String> {
+    let default = || {
+        let found = server.shared.exports.named("")?;
+        labels_of_default(server, &found).iter().any(|label| label == name).then_some(found)
+    };
+    exactly_named(server, name).or_else(|error| default().ok_or(error))
+}
+
+/// Returns the export that has this name itself.
+fn exactly_named(server: &Managed, name: &str) -> Result<Found, String> {
     let exports = &server.shared.exports;
     exports.named(name).ok_or_else(|| {
-        let names: Vec<_> = exports.all().iter().map(|it| format!("{:?}", it.name)).collect();
+        let describe = |export: &Arc<Export>| match export.name.as_str() {
+            "" => format!("\"\" (the default export, {})", last_part(&export.spec)),
+            name => format!("{name:?}"),
+        };
+        let names: Vec<_> = exports.all().iter().map(describe).collect();
         match names.is_empty() {
-            true => format!("there is no export {name:?}, nor any other"),
+            true => format!("there is no export {name:?}: this server has none; add one first"),
             false => format!("there is no export {name:?}; there are: {}", names.join(", ")),
         }
     })
+}
+
+/// Returns the names under which the default export is shown: by `forebay top` and metrics, and in
+/// errors.
+fn labels_of_default(server: &Managed, found: &Found) -> Vec<String> {
+    let label = server.shared.counters.label(found.index);
+    label.into_iter().chain([last_part(&found.export.spec).to_owned()]).collect()
 }
 
 fn limits(server: &Managed, name: &str, client: Option<u64>, set: &Set) -> Result<Value, String> {

@@ -1,7 +1,7 @@
 //! Requests at the control socket, one in each line.
 //!
-//! - `{"command": "exports"}` returns `{"exports": [EXPORT, ...]}`, and `"trace": TRACE` unless
-//!   that is `null`.
+//! - `{"command": "exports"}`, or `"list"`, returns `{"exports": [EXPORT, ...]}`, and `"trace":
+//!   TRACE` unless that is `null`.
 //! - `{"command": "stats"}` returns the counters of all disks, owners and exports
 //!   ([`forebay_insight::stats`]).
 //! - `{"command": "limits", "export": NAME}` returns EXPORT.
@@ -38,6 +38,9 @@
 //! - `{"command": "record"}` begins a trace whose files the client writes. The client has sent one
 //!   end of a pair of stream sockets with the request, and receives the files at the other end
 //!   (`forebay_trace::stream`). Returns `{"trace": TRACE}`.
+//!
+//! The default export has the name `""`. NAME may also be the name that `forebay top` shows for it,
+//! or the last part of its spec, if no export has that name; but not in `remove`.
 //!
 //! EXPORT is `{"export": NAME, "spec": SPEC, "size_bytes": NUMBER, "read_only": BOOLEAN, "limits":
 //! {KEY: NUMBER, ...}, "stats": {...}, "nr_clients": NUMBER, "clients": [CLIENT, ...]}`, with the
@@ -135,7 +138,8 @@ impl Request {
         let fields = &mut fields;
         let command = text(fields, "command")?;
         let request = match command.as_str() {
-            "exports" => Request::Exports,
+            // The name of `forebay ctl` is a synonym.
+            "exports" | "list" => Request::Exports,
             "stats" => Request::Stats,
             "limits" => Request::Limits {
                 export: text(fields, "export")?,

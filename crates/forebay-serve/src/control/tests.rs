@@ -16,21 +16,31 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
-/// Returns the service of a server that does not run, with two exports.
+/// Returns the service of a server that does not run, with the exports `a` and `b`.
 fn control() -> Control {
+    control_of(&["a", "b"])
+}
+
+/// Returns the service of a server that does not run, with exports of these names.
+fn control_of(names: &[&str]) -> Control {
     let folder = tempfile::tempdir().unwrap();
-    let export = |name: &str| {
-        let (spec, name) = ("ram:1M".to_owned(), name.to_owned());
+    let export = |name: &&str| {
+        let (spec, name) = ("ram:1M".to_owned(), (*name).to_owned());
         ExportOptions { spec, name, ..ExportOptions::default() }
     };
     let options = Options {
-        exports: ["a", "b"].map(export).into(),
+        exports: names.iter().map(export).collect(),
         listen: vec![Address::Unix(folder.path().join("s"))],
         ..Options::default()
     };
     let shared = Server::open(options).unwrap().shared;
     let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     Control::new(&shared, &[], &Arc::new(Devices::new(&shared, &panicked)))
+}
+
+/// Returns a request for the limits of an export.
+fn limits_of(export: &str) -> String {
+    json!({ "command": "limits", "export": export }).to_string()
 }
 
 fn answer(control: &Control, line: &str) -> Value {
@@ -69,6 +79,7 @@ fn limits_are_set_by_key_and_reset_by_null() {
     let end = r#"{"command":"limits","export":"b","set":{"read_bps":0}}"#;
     assert_eq!(answer(&control, end)["limits"], json!({"iops": 500}), "its burst ends too");
     let all = answer(&control, r#"{"command":"exports"}"#);
+    assert_eq!(all, answer(&control, r#"{"command":"list"}"#), "a synonym");
     assert_eq!(
         all["exports"][0],
         json!({
@@ -83,6 +94,28 @@ fn limits_are_set_by_key_and_reset_by_null() {
     let goal = r#"{"command":"limits","export":"b","set":{"iops":0,"latency_target_us":2000}}"#;
     assert_eq!(answer(&control, goal)["limits"], json!({"latency_target_us": 2000}));
     assert_eq!(export(&control, 1).disk.owners()[0].limits().latency_target_us, 2000);
+}
+
+#[test]
+fn default_export_also_has_the_name_that_top_shows() {
+    let control = control_of(&["", "b"]);
+    for name in ["", "ram:1M"] {
+        assert_eq!(answer(&control, &limits_of(name))["export"], "", "{name}");
+    }
+    assert_eq!(answer(&control, &limits_of("b"))["export"], "b");
+    let remove = r#"{"command":"remove","export":"ram:1M"}"#;
+    let refused = answer(&control, remove)["error"].to_string();
+    assert!(refused.contains("there is no export"), "a removal takes the name itself: {refused}");
+    let error = "there is no export \"c\"; there are: \"\" (the default export, ram:1M), \"b\"";
+    assert_eq!(answer(&control, &limits_of("c")), json!({ "error": error }));
+    // A name that an export has is that export's. The default export has another label then.
+    let control = control_of(&["ram:1M", ""]);
+    assert_eq!(answer(&control, &limits_of("ram:1M"))["export"], "ram:1M");
+    assert_eq!(answer(&control, &limits_of("(default)"))["export"], "");
+    let control = control_of(&["a"]);
+    control.server.shared.exports.remove(0);
+    let error = "there is no export \"a\": this server has none; add one first";
+    assert_eq!(answer(&control, &limits_of("a")), json!({ "error": error }));
 }
 
 #[test]

@@ -68,16 +68,24 @@ impl FromStr for LogFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<LogFormat, String> {
-        match text {
-            "text" => Ok(LogFormat::Text),
-            "json" => Ok(LogFormat::Json),
-            "journald" => Ok(LogFormat::Journald),
-            _ => Err("expected text, json or journald".to_owned()),
-        }
+        let found = LogFormat::ALL.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| "expected text, json or journald".to_owned())
     }
 }
 
 impl LogFormat {
+    /// All formats.
+    pub const ALL: [LogFormat; 3] = [LogFormat::Text, LogFormat::Json, LogFormat::Journald];
+
+    /// Returns the name, such as `json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+            LogFormat::Journald => "journald",
+        }
+    }
+
     /// Returns a line with its end. Control characters of the message are escaped, so that it
     /// remains one line. A long message is cut off.
     pub fn line(self, level: LogLevel, time: SystemTime, message: &str) -> String {

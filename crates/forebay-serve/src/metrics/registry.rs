@@ -266,6 +266,13 @@ impl Counters {
         open.exports[index] = Counted::new(export);
     }
 
+    /// Returns the label of the export with this index.
+    pub(crate) fn label(&self, index: usize) -> Option<String> {
+        let open = self.lock();
+        let counted = open.exports.get(index)?.as_ref()?;
+        Some(counted.export.name.clone())
+    }
+
     /// Removes an export, which no connection has chosen, and its rings.
     pub(crate) fn remove_export(&self, index: usize) {
         let mut open = self.lock();

@@ -102,6 +102,7 @@ struct Step {
 /// Runs the jobs with each value, and prints the figures.
 pub(super) fn main(command: &JobList, sweep: &Sweep, asked: Files<'_>) -> Result<(), Failure> {
     check(command)?;
+    asked.svg.iter().try_for_each(|path| files::check_figure("--svg", path))?;
     let steps = sweep.values.iter().map(|value| {
         let about = format!("--sweep={}={value}: ", sweep.key);
         step(command, &sweep.key, value).map_err(|failure| failure.with_context(&about))
