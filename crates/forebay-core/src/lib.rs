@@ -83,8 +83,8 @@ pub use merge::MergeKind;
 pub use origin::{BadPriority, Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
 pub use owner::{
     BadLimit, Bucket, ChangeInProgress, Charged, FairId, FairQueue, LIMIT_KEYS, LimitKey, Limits,
-    OWNER_COUNTERS, OWNER_LEVELS_MAX, Owner, OwnerCharge, OwnerCounter, OwnerError, OwnerId,
-    OwnerStats, Owners, Rate, Rates, RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
+    OWNER_COUNTERS, OWNER_LEVELS_MAX, Owner, OwnerActivity, OwnerCharge, OwnerCounter, OwnerError,
+    OwnerId, OwnerStats, Owners, Rate, Rates, RetryAt, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
 };
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};

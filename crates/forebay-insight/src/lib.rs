@@ -8,7 +8,8 @@
 //! - [`diskstats`] returns them as lines of `/proc/diskstats`, for iostat and its kin.
 //!
 //! All of them read the list of [`forebay::open_disks`]. None of them holds a disk open, nor stops
-//! its I/O, nor costs anything while it is not used.
+//! its I/O, nor costs anything while it is not used. For 10 s after an answer of the socket, I/O of
+//! owners costs about 200 instructions more.
 //!
 //! ```
 //! use forebay::Disk;

@@ -10,8 +10,14 @@
 //! `nr_requests`, `nr_hw_queues`, `failed`, `in_flight`, `counters` with the names of
 //! [`forebay::disk_counters`], `stages`, `owners` and `nr_owners`. `stages` has `plug`, `tag`,
 //! `queue` and `driver`, each with `count`, `sum_ns`, `max_ns`, and `buckets`: the filled ones, as
-//! pairs of the largest value in nanoseconds and the count. An owner has `name`, `parent`, `weight`
-//! and `counters` with the names of [`forebay::OWNER_COUNTERS`]; at most [`OWNERS_MAX`] are listed.
+//! pairs of the largest value in nanoseconds and the count.
+//!
+//! An owner has `name`, `parent`, `weight`, `counters` with the names of
+//! [`forebay::OWNER_COUNTERS`], `in_flight`, and `stages` with `total` and `driver`. At most
+//! [`OWNERS_MAX`] are listed.
+//! `in_flight` and `stages` of an owner are those of requests that start within [`WATCH`] after an
+//! answer that lists the owner ([`forebay::OwnerActivity`]). They are counted only then, because
+//! that makes I/O dearer. A reader that asks less often misses some.
 //!
 //! EXPORT is of `forebay serve` only: `name`, `disk` with the number of its disk, `clients`,
 //! `in_flight`, `requests`, `errors`, `read_bytes`, `written_bytes`, `received_bytes`,
@@ -26,12 +32,16 @@ use forebay::{DiskMeter, Histogram, OWNER_COUNTERS, OwnerMeter, now_ns};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// The version of the protocol.
 pub const PROTOCOL: u64 = 1;
 
 /// Most owners of a disk that an answer lists.
 pub const OWNERS_MAX: usize = 256;
+
+/// How long the owners of an answer are watched.
+pub const WATCH: Duration = Duration::from_secs(10);
 
 /// The description of this process.
 #[doc(hidden)]
@@ -91,7 +101,7 @@ pub(crate) fn names(meters: &[DiskMeter]) -> Vec<String> {
     all.iter().zip(meters).map(name).collect()
 }
 
-/// Returns the description of a disk.
+/// Returns the description of a disk, whose owners are watched from now on.
 #[doc(hidden)]
 pub fn disk(name: &str, meter: &DiskMeter) -> Value {
     let (info, stats) = (meter.info(), meter.stats());
@@ -123,8 +133,10 @@ pub fn disk(name: &str, meter: &DiskMeter) -> Value {
     })
 }
 
+/// Returns the description of an owner, and watches it.
 fn owner(owner: &OwnerMeter) -> Value {
-    let stats = owner.stats();
+    owner.watch(WATCH);
+    let (stats, activity) = (owner.stats(), owner.activity());
     let counters = OWNER_COUNTERS.iter();
     let counters: Map<String, Value> =
         counters.map(|counter| (counter.name.to_owned(), counter.of(&stats).into())).collect();
@@ -133,6 +145,11 @@ fn owner(owner: &OwnerMeter) -> Value {
         "parent": owner.parent(),
         "weight": owner.weight(),
         "counters": counters,
+        "in_flight": activity.in_flight,
+        "stages": {
+            "total": histogram(&activity.total),
+            "driver": histogram(&activity.driver),
+        },
     })
 }
 

@@ -79,11 +79,16 @@ fn answer_has_every_disk_and_owner_and_follows_their_counters() {
         ("owners/0/counters/bytes", 4096),
         ("owners/0/counters/ios", 1),
         ("stages/driver/count", 2),
+        // Only I/O after an answer is counted from its start to its end.
+        ("owners/0/stages/total/count", 1),
+        ("owners/0/stages/driver/count", 1),
     ] {
         let [before, after] =
             [&before, &after].map(|answer| of(answer, &format!("/disks/0/{counter}")));
         assert_eq!(after - before, expected, "{counter}");
     }
+    assert_eq!(of(&before, "/disks/0/owners/0/stages/total/count"), 0);
+    assert_eq!(of(&after, "/disks/0/owners/0/in_flight"), 0);
     let buckets = after["disks"][0]["stages"]["driver"]["buckets"].as_array().expect("buckets");
     assert!(
         buckets.iter().all(|pair| pair[0].as_u64() > Some(0) && pair[1].as_u64() > Some(0)),

@@ -16,7 +16,7 @@ use forebay::{
 use forebay_core::{Tag, TagSet};
 use std::hint::black_box;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A disk with one context, which threads share.
 const ONE: &str = "null:1G?nr_hw_queues=1";
@@ -70,6 +70,17 @@ impl Load {
             let mut limits = Limits::default();
             limits.both.iops = Rate::per_s(100_000_000);
             owner.set_limits(&limits).expect("a rate without a burst");
+        })
+    }
+
+    /// The same while an observer watches the owner.
+    fn observed() -> Load {
+        Load::of_owner("null:1G", |owner| {
+            let mut limits = Limits::default();
+            limits.both.iops = Rate::per_s(100_000_000);
+            owner.set_limits(&limits).expect("a rate without a burst");
+            let all = forebay::open_disks().into_iter().flat_map(|disk| disk.owners());
+            all.for_each(|meter| meter.watch(Duration::from_secs(86_400)));
         })
     }
 
@@ -238,7 +249,7 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 24] = [
+const KINDS: [Work; 26] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
     ("watched", "an I/O of an event loop, one at a time", |nr| Load::new("null:1G").watched(nr)),
@@ -282,6 +293,12 @@ const KINDS: [Work; 24] = [
     }),
     ("limited-batches", "an I/O of an owner with a limit, in batches of 32", |nr| {
         Load::limited("null:1G").batches(nr);
+    }),
+    ("observed", "an I/O of an owner that is watched, one at a time", |nr| {
+        Load::observed().singly(nr);
+    }),
+    ("observed-batches", "an I/O of an owner that is watched, in batches of 32", |nr| {
+        Load::observed().batches(nr);
     }),
     ("weighted", "an I/O of an owner with a weight, one at a time", |nr| {
         Load::weighted(ONE).singly(nr);

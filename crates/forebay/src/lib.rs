@@ -127,10 +127,10 @@ pub use forebay_core::{
     Class, CostModel, CounterInfo, CounterUnit, DefaultValue, Emulation, EmulationStats,
     FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, KyberParams, LIMIT_KEYS, LateRequest,
     LateStage, LimitKey, Limits, LimitsError, LostWrites, MergeKind, MergePolicy, MqDeadlineParams,
-    OWNER_COUNTERS, OWNER_MAX, Op, OpStats, Origin, OwnerCounter, OwnerStats, PlugPolicy, Policy,
-    Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate, Rates, SCHEDULER_KEYS,
-    SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind, TagNeed,
-    UnplugCause, Values, WEIGHT_DEFAULT, WEIGHT_KEYS, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
+    OWNER_COUNTERS, OWNER_MAX, Op, OpStats, Origin, OwnerActivity, OwnerCounter, OwnerStats,
+    PlugPolicy, Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Rate, Rates,
+    SCHEDULER_KEYS, SchedulerPolicy, Scheduling, Segment, Segments, StageStats, SubmitErrorKind,
+    TagNeed, UnplugCause, Values, WEIGHT_DEFAULT, WEIGHT_KEYS, WEIGHT_MAX, WEIGHT_MIN, WeightBy,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

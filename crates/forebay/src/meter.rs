@@ -2,9 +2,11 @@
 
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::meters::Meters;
+use crate::sys::clock;
 use crate::sys::fork::PerProcess;
-use forebay_core::{Limits, Owner, OwnerStats, Scheduling};
+use forebay_core::{Limits, Owner, OwnerActivity, OwnerStats, Scheduling};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The counters of all disks that this process has opened. A child of a fork starts with none.
 static OPEN: PerProcess<Open> = PerProcess::new();
@@ -129,6 +131,35 @@ impl OwnerMeter {
     pub fn stats(&self) -> OwnerStats {
         self.0.stats()
     }
+
+    /// Counts I/O of the owner that starts within this time, from its start to its end. A counted
+    /// I/O costs about 200 instructions more. So an observer passes a few seconds, and calls this
+    /// again while it goes on. A call with less time than another one has left changes nothing.
+    ///
+    /// ```
+    /// use forebay::Disk;
+    /// use std::time::Duration;
+    ///
+    /// let disk = Disk::open("ram:1M")?;
+    /// let tenant = disk.owner("tenant")?;
+    /// let meter = disk.meter().owners().remove(0);
+    /// tenant.write_at(&[7; 4096], 0)?;
+    /// meter.watch(Duration::from_secs(10));
+    /// tenant.write_at(&[7; 4096], 0)?;
+    /// let activity = meter.activity();
+    /// assert_eq!((activity.in_flight, activity.total.count()), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch(&self, time: Duration) {
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.watch(clock::now_ns().saturating_add(time_ns));
+    }
+
+    /// Returns the I/O that was counted because of [`watch`](OwnerMeter::watch), without that of
+    /// owners below.
+    pub fn activity(&self) -> OwnerActivity {
+        self.0.activity()
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +197,41 @@ mod tests {
         drop((disk, owner));
         assert!(meter.is_closed());
         assert_eq!((before, meter.stats().queue.issued, meter.stats().in_flight), (1, 1, 0));
+    }
+
+    #[test]
+    fn activity_of_a_watched_owner_has_each_io_once() {
+        let disk = Disk::open("ram:1M?req_ns=30000000&nr_hw_queues=1").expect("it opens");
+        let owners = ["one", "two"].map(|name| disk.owner(name).expect("an owner"));
+        let meters = disk.meter().owners();
+        let counts = || {
+            let activity = meters.iter().map(OwnerMeter::activity);
+            activity.map(|it| (it.in_flight, it.total.count())).collect::<Vec<_>>()
+        };
+        owners[0].write_at(&[1; 4096], 0).expect("a write");
+        assert_eq!(counts(), [(0, 0), (0, 0)]);
+        meters.iter().for_each(|meter| meter.watch(Duration::from_secs(600)));
+        let mut queue = disk.queue();
+        for (owner, block) in [(0, 0), (1, 10), (0, 20), (0, 30)] {
+            let read = crate::Io::read(crate::Buf::new(512), block * 4096);
+            queue.submit(read.origin(owners[owner].origin())).expect("a read");
+        }
+        assert_eq!(counts(), [(3, 0), (1, 0)]);
+        queue.reap(4, 4, &mut Vec::new());
+        assert_eq!(counts(), [(0, 3), (0, 1)]);
+        let plug = crate::plug();
+        for block in [0, 10, 20] {
+            let read = crate::Io::read(crate::Buf::new(512), block * 4096);
+            queue.submit(read.origin(owners[1].origin())).expect("a read");
+        }
+        assert_eq!(counts(), [(0, 3), (0, 1)], "they are in the plug");
+        drop(plug);
+        assert_eq!(counts(), [(0, 3), (3, 1)]);
+        queue.reap(3, 3, &mut Vec::new());
+        let activity = meters[1].activity();
+        assert_eq!((counts(), activity.driver.count()), (vec![(0, 3), (0, 4)], 4));
+        assert!(activity.driver.sum() >= 4 * 30_000_000, "{}", activity.driver.sum());
+        assert!(activity.total.sum() >= activity.driver.sum());
     }
 
     #[test]

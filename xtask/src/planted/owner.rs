@@ -196,6 +196,33 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "watched-io-stays-in-flight",
+        what: "the end of an I/O does not count if no observer is left",
+        edits: &[
+            Edit {
+                file: "crates/forebay-core/src/hctx/admission/owned.rs",
+                from: "        if let Some(owner) = self.outstanding.owner(node) {",
+                to: "        if let Some(owner) = self.outstanding.owner(node)\n            \
+                 && owner.watched().is_watched(now)\n        {",
+            },
+            Edit {
+                file: "crates/forebay-core/src/hctx/admission/owned.rs",
+                from: "driver_ns: Option<u64>) {",
+                to: "driver_ns: Option<u64>, now: u64) {",
+            },
+            Edit {
+                file: "crates/forebay-core/src/hctx/admission/mod.rs",
+                from: "owned.end_watched(node, latency_ns, driver_ns);",
+                to: "owned.end_watched(node, latency_ns, driver_ns, now);",
+            },
+        ],
+        test: Test::it(
+            "forebay-core",
+            "owner_activity::counts_are_those_of_io_that_started_under_an_observer",
+        ),
+        says: "",
+    },
+    Bug {
         name: "depth-exceeded",
         what: "one request more than the depth leaves",
         edits: &[Edit {

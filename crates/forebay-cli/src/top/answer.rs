@@ -56,6 +56,11 @@ pub(super) struct Owner {
     pub(super) parent: Option<String>,
     pub(super) weight: u32,
     pub(super) counters: BTreeMap<String, Option<u64>>,
+    /// `None` from a process of version 0.1 before it counted them.
+    #[serde(default)]
+    pub(super) in_flight: Option<u64>,
+    #[serde(default)]
+    pub(super) stages: BTreeMap<String, Times>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -134,6 +139,8 @@ pub(super) mod tests {
                 "limit_wait_ns": 100 * s * 2_000_000, "tag_waits": 0, "tag_wait_ns": 0,
                 "scheduler_waits": 50 * s, "scheduler_wait_ns": 50 * s * 300_000,
                 "missed_windows": 2 * s, "depth": depth,
+            }, "in_flight": 3, "stages": {
+                "total": times(490, 6_100_000), "driver": times(480, 90_000),
             }})
         };
         let disk = |number: u64, name: &str, scale: u64, owners: &[Value]| {
@@ -194,6 +201,11 @@ pub(super) mod tests {
         let mut odd = after(1);
         odd["disks"][0]["stages"]["tag"]["buckets"] = json!([[1, -2]]);
         assert!(refused(odd).contains("invalid value"));
+        let mut less = after(1);
+        for field in ["in_flight", "stages"] {
+            less["disks"][0]["owners"][0].as_object_mut().expect("an object").remove(field);
+        }
+        assert!(Answer::parse(less).is_ok(), "a process may not count these");
         let mut more = after(1);
         more["disks"][0]["news"] = json!("later versions may add fields");
         assert!(Answer::parse(more).is_ok());

@@ -53,17 +53,21 @@ pub(super) const EXPORTS: [Column<ExportSample>; 11] = [
     column("DISK P99", 8, 100, |export| export.stages.last().map_or_else(dash, p99)),
 ];
 
-pub(super) const OWNERS: [Column<OwnerSample>; 10] = [
+pub(super) const OWNERS: [Column<OwnerSample>; 14] = [
     column("OWNER", 10, 0, owner_name),
     column("DISK", 10, 0, |owner| owner.disk.clone()),
     column("IOPS", 6, 0, |owner| count(owner.iops)),
     column("BYTES", 9, 0, |owner| rate(owner.bytes)),
+    column("DEPTH", 5, 0, |owner| number(owner.in_flight)),
+    column("MEAN", 7, 0, |owner| owner.stages.first().map_or_else(dash, mean)),
+    column("P99", 7, 0, |owner| owner.stages.first().map_or_else(dash, p99)),
+    column("DRIVER", 7, 120, |owner| owner.stages.last().map_or_else(dash, mean)),
     column("LIMIT", 15, 0, |owner| wait(owner, "limit")),
-    column("TAG", 15, 100, |owner| wait(owner, "tag")),
-    column("SCHED", 15, 0, |owner| wait(owner, "scheduler")),
-    column("MISSED", 6, 120, |owner| count(owner.missed_windows)),
-    column("DEPTH", 5, 0, |owner| owner.depth.map_or_else(dash, |depth| depth.to_string())),
-    column("WEIGHT", 6, 120, |owner| owner.weight.to_string()),
+    column("TAG", 15, 120, |owner| wait(owner, "tag")),
+    column("SCHED", 15, 100, |owner| wait(owner, "scheduler")),
+    column("MISSED", 6, 140, |owner| count(owner.missed_windows)),
+    column("AT MOST", 7, 140, |owner| number(owner.depth)),
+    column("WEIGHT", 6, 140, |owner| owner.weight.to_string()),
 ];
 
 /// Returns the name of a disk, marked if its device is gone.
@@ -89,6 +93,11 @@ pub(super) fn wait_text(wait: &WaitSample) -> String {
         true => format!("{}/s {}", count(wait.per_second), time(wait.mean_ns)),
         false => dash(),
     }
+}
+
+/// Returns a number, or a dash without one.
+fn number(value: Option<u64>) -> String {
+    value.map_or_else(dash, |value| value.to_string())
 }
 
 fn dash() -> String {

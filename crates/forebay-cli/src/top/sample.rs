@@ -70,7 +70,8 @@ pub(super) struct StageSample {
     pub(super) stage: String,
     pub(super) per_second: f64,
     pub(super) mean_ns: f64,
-    /// At most an eighth above the exact value; for stages of exports, at most twice that value.
+    /// At most an eighth above the exact value; for stages of exports and owners, at most twice
+    /// that value.
     pub(super) p50_ns: u64,
     pub(super) p99_ns: u64,
 }
@@ -103,15 +104,21 @@ pub(super) struct OwnerSample {
     pub(super) weight: u32,
     pub(super) iops: f64,
     pub(super) bytes: f64,
+    /// Requests that have left the queue of the owner and have not ended, at the end of the
+    /// interval. `None` if the process does not count them.
+    pub(super) in_flight: Option<u64>,
+    pub(super) stages: Vec<StageSample>,
     pub(super) waits: Vec<WaitSample>,
     pub(super) missed_windows: f64,
     /// Most I/Os in flight, because another owner misses its latency goal.
     pub(super) depth: Option<u64>,
 }
 
-/// The stages of a request in their order: of a disk, and of an export.
+/// The stages of a request in their order: of a disk, and of an export; and those of an owner, of
+/// which the first includes the other.
 const DISK_STAGES: [&str; 4] = ["plug", "tag", "queue", "driver"];
 const EXPORT_STAGES: [&str; 2] = ["receive", "disk"];
+const OWNER_STAGES: [&str; 2] = ["total", "driver"];
 
 /// Flush counters, by their name in the output.
 const FLUSHES: [(&str, &str); 5] = [
@@ -256,6 +263,8 @@ fn owner_sample(disk: &str, before: Option<&Owner>, after: &Owner, seconds: f64)
         weight: after.weight,
         iops: rate("ios"),
         bytes: rate("bytes"),
+        in_flight: after.in_flight,
+        stages: stages(&OWNER_STAGES, before.map(|it| &it.stages), &after.stages, seconds),
         waits: waits.map(|(cause, nr, ns)| wait(cause, rise(nr), rise(ns), seconds)).into(),
         missed_windows: rate("missed_windows"),
         depth: after.counters.get("depth").copied().flatten(),
@@ -355,6 +364,12 @@ mod tests {
         assert_eq!((owner.parent.as_deref(), owner.depth), (Some("vm1"), Some(4)));
         assert_eq!((owner.iops, owner.missed_windows), (500.0, 2.0));
         assert_eq!(owner.waits[2].mean_ns, 300_000.0);
+        let [total, driver] = &owner.stages[..] else { panic!("{:?}", owner.stages) };
+        assert_eq!((owner.in_flight, total.per_second, driver.mean_ns), (Some(3), 490.0, 90_000.0));
+        assert_eq!(
+            (total.stage.as_str(), total.mean_ns, total.p99_ns),
+            ("total", 6.1e6, 48_800_000)
+        );
         assert_eq!((sample.exports[0].clients, sample.exports[0].errors), (3, 1.0));
     }
 

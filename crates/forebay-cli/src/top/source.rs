@@ -4,10 +4,15 @@ use super::answer::Answer;
 use super::sample::Sample;
 use crate::control::ask;
 use crate::failure::Failure;
+use forebay_insight::stats::WATCH;
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// The longest time between two requests. For [`WATCH`] after each request, the process counts the
+/// I/O of owners from its start to its end.
+const RENEWAL: Duration = WATCH.checked_div(2).expect("a divisor that is not 0");
 
 /// A process that answers at a socket.
 pub(super) struct Source {
@@ -34,9 +39,24 @@ impl Source {
     /// # Errors
     /// Fails if the process has ended, or another one answers now.
     pub(super) fn next(&mut self) -> Result<Sample, Failure> {
-        std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        loop {
+            let left = self.next.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(RENEWAL));
+            if left <= RENEWAL {
+                break;
+            }
+            self.ask()?;
+        }
         // A late answer delays all later ones: the next interval begins now.
         self.next = Instant::now() + self.interval;
+        let after = self.ask()?;
+        let sample = Sample::between(&self.before, &after);
+        self.before = after;
+        Ok(sample)
+    }
+
+    /// Returns the present counters of the process.
+    fn ask(&self) -> Result<Answer, Failure> {
         let ended = || {
             let pid = self.before.process.pid;
             Failure::Run(format!("{}: process {pid} has ended", self.path.display()))
@@ -46,9 +66,7 @@ impl Source {
         if after.process.pid != self.before.process.pid {
             return Err(ended());
         }
-        let sample = Sample::between(&self.before, &after);
-        self.before = after;
-        Ok(sample)
+        Ok(after)
     }
 }
 

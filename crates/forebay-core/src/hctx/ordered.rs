@@ -56,7 +56,7 @@ impl HardwareContext {
             return (self.keep_rest(rq), issued);
         }
         let Some(tag) = self.tags.get(0) else { return (self.keep_rest(rq), issued) };
-        if !self.passes_owners(&rq, now) {
+        if !self.passes_owners(&mut rq, now) {
             self.tags.put(tag);
             return (self.keep_rest(rq), issued);
         }
@@ -97,7 +97,7 @@ impl HardwareContext {
         self.incoming.reverse();
         while let Some(mut rq) = self.incoming.pop() {
             let Some(tag) = self.tags.get(0) else { return (self.keep_rest(rq), issued) };
-            if !self.passes_owners(&rq, now) {
+            if !self.passes_owners(&mut rq, now) {
                 self.tags.put(tag);
                 return (self.keep_rest(rq), issued);
             }

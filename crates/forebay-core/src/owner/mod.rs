@@ -5,7 +5,7 @@
 //! share ([`bucket`]); [`limits`] lists them. Owners form a tree ([`tree`]), and I/O counts against
 //! all owners above its own. Weights decide the order of I/O of different owners ([`fair`]), by its
 //! cost ([`cost`]). A latency goal of one owner limits the depth of its siblings ([`latency_goal`],
-//! [`peers`]).
+//! [`peers`]). An observer may have the latency of their I/O counted ([`activity`]).
 //!
 //! Counterparts in Linux: `blk-throttle.c` for limits; `bfq-wf2q.c` and `blk-iocost.c` for
 //! weights; `blk-iolatency.c` for latency goals.
@@ -23,6 +23,7 @@
 //! OL4 and OL5 are those of the tree, FQ1 to FQ4 those of weights, LG1 to LG4 those of latency
 //! goals. A unit is a byte, or a 4096th of an I/O.
 
+mod activity;
 mod bucket;
 mod counters;
 mod fair;
@@ -32,6 +33,7 @@ mod list;
 mod peers;
 mod tree;
 
+pub use activity::OwnerActivity;
 pub use bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
 pub use counters::{OWNER_COUNTERS, OwnerCounter, OwnerStats};
 pub use fair::{FairId, FairQueue};

@@ -24,6 +24,7 @@
 //! A large I/O waits no longer than a small one: it may start as soon as the bucket is not
 //! negative, and the debt holds up the I/O after it.
 
+use super::activity::{Activity, OwnerActivity};
 use super::bucket::{Bucket, ChangeInProgress, Charged, RetryAt};
 use super::counters::{OwnerCounters, OwnerStats};
 use super::limits::{Limits, NR_RATES, Which};
@@ -69,6 +70,7 @@ pub struct Owner {
     /// 1 while a thread changes the limits.
     is_changing: AtomicU32,
     counters: OwnerCounters,
+    activity: Activity,
     goal: Arc<OwnerGoal>,
     /// The owners below the same parent, this one among them.
     peers: Arc<Peers>,
@@ -123,6 +125,7 @@ impl Owner {
             buckets: core::array::from_fn(|_| Bucket::new(0, 0, now_ns)),
             is_changing: AtomicU32::new(0),
             counters: OwnerCounters::default(),
+            activity: Activity::default(),
             goal: Arc::default(),
             below: Arc::new(peers.same()),
             peers,
@@ -152,6 +155,26 @@ impl Owner {
             depth: self.goal.depth(),
             ..self.counters.stats()
         }
+    }
+
+    /// Counts I/O of the owner that starts before `until_ns`, from its start to its end, without
+    /// that of its children. An earlier time than that of another call changes nothing.
+    ///
+    /// A counted I/O needs more instructions (decision 0121). So an observer passes a time
+    /// in the near future, and a later one while it goes on.
+    pub fn watch(&self, until_ns: u64) {
+        self.activity.watch(until_ns);
+    }
+
+    /// Returns what was counted because of [`watch`](Owner::watch).
+    pub fn activity(&self) -> OwnerActivity {
+        self.activity.get()
+    }
+
+    /// Returns the counts of I/O that is watched.
+    #[inline(always)]
+    pub(crate) fn watched(&self) -> &Activity {
+        &self.activity
     }
 
     /// Returns the latency goal, and the depth that the goals of the peers leave.

@@ -247,6 +247,11 @@ impl Request {
         self.0.note_outstanding(node);
     }
 
+    /// Marks the first bio, which counts at a node: it counts in the activity of its owner too.
+    pub(crate) fn note_watched(&mut self) {
+        self.0.note_watched();
+    }
+
     /// Returns the offset after the last byte.
     #[inline]
     pub(crate) fn end(&self) -> u64 {

@@ -68,6 +68,8 @@ impl Marks {
     const LIMIT_WAIT: Marks = Marks(2);
     /// The bio counts among the outstanding I/O of its owner.
     const OUTSTANDING: Marks = Marks(4);
+    /// An observer watches its owner: the bio counts in the activity of its owner too.
+    const WATCHED: Marks = Marks(8);
 
     const fn has(self, other: Marks) -> bool {
         self.0 & other.0 != 0
@@ -197,6 +199,26 @@ impl QueuedBio {
     pub(crate) fn note_outstanding(&mut self, node: u32) {
         self.marks = self.marks.with(Marks::OUTSTANDING);
         self.outstanding_at = node;
+    }
+
+    /// Records that the bio, which counts among the outstanding I/O, counts in the activity of its
+    /// owner too.
+    pub(crate) fn note_watched(&mut self) {
+        self.marks = self.marks.with(Marks::WATCHED);
+    }
+
+    /// Returns whether the bio counts in the activity of its owner.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.marks.has(Marks::WATCHED)
+    }
+
+    /// Returns how long the driver had the request of which this bio is the first. `None` if this
+    /// bio has no request of its own, because it was split, or joined another one in a scheduler;
+    /// or if turns received no time.
+    pub(crate) fn driver_ns(&self, now: u64) -> Option<u64> {
+        // The header of another box has the time of an earlier bio.
+        let is_own = self.queued_ns != 0 && self.rq.issued_ns >= self.queued_ns;
+        is_own.then(|| now.saturating_sub(self.rq.issued_ns))
     }
 
     /// Returns the node at which the bio counts among the outstanding I/O of its owner, if it does.

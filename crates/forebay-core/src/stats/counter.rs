@@ -1,4 +1,4 @@
-//! Counters: with one writer and any number of readers, and with many writers.
+//! Counters: with one writer and any number of readers, and with many writers; and a gauge.
 //!
 //! The only writer of a [`Counter`] is the thread that holds the token of a hardware context, or
 //! that has a software queue. So counting is a load and a store, without a locked instruction.
@@ -26,6 +26,32 @@ impl Counter {
         if value > self.get() {
             self.0.store(value, Ordering::Relaxed);
         }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number of things that are under way, with any number of writers.
+///
+/// Each thing is added once and removed once, and its removal happens after its addition. All
+/// changes of the word have one order, in which therefore no prefix is negative. So a reader finds
+/// a number that was true at some moment, with relaxed orderings too.
+#[derive(Debug, Default)]
+pub(crate) struct SharedGauge(AtomicU64);
+
+impl SharedGauge {
+    #[inline]
+    pub(crate) fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn lower(&self) {
+        let before = self.0.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "more things were removed than added");
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 //! Counterpart in Linux: `/proc/diskstats` (`Documentation/admin-guide/iostats.rst`). Counters are
 //! kept per software queue and per hardware context, with one writer each. A reader adds them up.
 
+pub(crate) mod coarse;
 pub(crate) mod counter;
 pub(crate) mod emulation;
 pub(crate) mod histogram;

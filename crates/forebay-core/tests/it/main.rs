@@ -19,6 +19,7 @@ mod limits;
 mod lines;
 mod names;
 mod origins;
+mod owner_activity;
 mod owners;
 mod plug;
 mod priority_flush;

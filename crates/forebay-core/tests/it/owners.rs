@@ -457,7 +457,8 @@ impl Owned {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Each bio ends once, whatever happens to its owner; requests that wait have a deadline or a
+    /// Each bio ends once, whatever happens to its owner, and then counts in the activity of none;
+    /// requests that wait have a deadline or a
     /// request at the device; and the invariants hold after each step (`Bench`).
     #[test]
     fn random_histories_of_owners_end_every_bio_once(
@@ -481,7 +482,15 @@ proptest! {
         owned.bench = Bench::new(random_limits(), policy);
         owned.publish();
         let mut nr_bios = 0;
+        let mut watched: Vec<Arc<Owner>> = Vec::new();
         for step in steps {
+            // Those that were there from the start are watched from the second step on.
+            for owner in owned.owners.iter().filter(|_| nr_bios > 0) {
+                owner.watch(u64::MAX);
+                if !watched.iter().any(|it| Arc::ptr_eq(it, owner)) {
+                    watched.push(Arc::clone(owner));
+                }
+            }
             let bench = &mut owned.bench;
             match step {
                 Step::Queue(owner, op, page, nr, flag) => {
@@ -537,5 +546,7 @@ proptest! {
         let mut ends = owned.bench.ends();
         ends.sort_unstable_by_key(|end| end.0);
         prop_assert!(ends.iter().map(|end| end.0).eq(0..nr_bios), "{ends:?}");
+        let in_flight: Vec<_> = watched.iter().map(|it| it.activity().in_flight).collect();
+        prop_assert!(in_flight.iter().all(|nr| *nr == 0), "{in_flight:?}");
     }
 }

@@ -34,7 +34,9 @@ const KEYS: [(&str, &str); 7] = [
 const NOTES: &str = "\
 IOPS are I/Os as callers made them, REQ/s requests at the device. MERGED is the share of I/Os \
 that joined the request of another one. BUSY is the share of the time with a request at the \
-device. MEAN and P99 are times at the device. A wait is a rate and a mean time. Stages: plug, \
+device. MEAN and P99 of a disk are times at the device. Those of an owner begin at the unplug, or \
+when the last limit lets the I/O go; DRIVER is the part at the device. AT MOST limits the DEPTH of \
+an owner while others miss their latency goals. A wait is a rate and a mean time. Stages: plug, \
 until the plug is unplugged; tag, until the request has a tag; queue, until it is issued; driver, \
 until it completes. RECEIVE, REC P99: until a client's request is submitted; AT DISK, DISK P99: \
 after that. FLUSH (asked) is 0 without a volatile cache.";
@@ -228,7 +230,7 @@ fn draw_help(frame: &mut Frame<'_>, app: &App, area: Rect) {
         .collect();
     lines.push(Line::default());
     lines.push(Line::raw(NOTES));
-    let height = area.height.min(18);
+    let height = area.height.min(21);
     let at = Rect {
         x: area.x + (area.width - width) / 2,
         y: area.y + (area.height - height) / 2,

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::server::Server;
 use super::tools::is_there;
 use crate::common::{json, stderr, stdout};
-use forebay::{Buf, Disk, Io};
+use forebay::{Buf, Disk, Io, Limits, Rate};
 use forebay_insight::Insight;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -140,6 +140,69 @@ fn program_of_the_library_is_watched_by_its_socket() {
     let owners = sample["owners"].as_array().expect("owners");
     let tenant = owners.iter().find(|owner| owner["name"] == "tenant").expect("our owner");
     assert!(tenant["iops"].as_f64() > Some(0.0), "{tenant}");
+}
+
+#[test]
+fn latency_and_depth_of_each_owner_are_shown_while_top_watches() {
+    let folder = folder();
+    let _insight = Insight::listen(folder.path().join("run/owners")).expect("it listens");
+    let open = |spec: &str| Disk::open(spec).expect("it opens");
+    let quick = open("ram:3M?nr_hw_queues=1&req_ns=1000000").owner("quick").expect("an owner");
+    let slow_disk = open("ram:4M?nr_hw_queues=1&req_ns=30000000");
+    let slow = slow_disk.owner("slow").expect("an owner");
+    let mut limits = Limits::default();
+    limits.both.iops = Rate { per_s: 60, burst: Some(1) };
+    slow.set_limits(&limits).expect("a limit");
+    let work = || {
+        let mut queue = slow_disk.queue();
+        for n in 0..3 {
+            let read = Io::read(Buf::new(512), n * 8192).origin(slow.origin());
+            queue.submit(read).expect("a read");
+        }
+        for _ in 0..10 {
+            quick.read_at(&mut [0; 512], 0).expect("a read");
+        }
+        queue.reap(3, 3, &mut Vec::new());
+    };
+    let args = "run/owners --once --json --interval 0.2";
+    let both = |output: &Output| {
+        let sample = json(output);
+        let owners = sample["owners"].as_array().expect("owners");
+        ["quick", "slow"].map(|name| {
+            owners.iter().find(|owner| owner["name"] == name).expect("our owner").clone()
+        })
+    };
+    let number = |owner: &Value, pointer: &str| {
+        owner.pointer(pointer).and_then(Value::as_f64).unwrap_or(-1.0)
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    let found = beside(work, || {
+        loop {
+            let output = top(&folder, args);
+            let [quick, slow] = both(&output);
+            let has_io = |owner: &Value| number(owner, "/stages/0/per_second") > 0.0;
+            let is_waiting = number(&slow, "/waits/0/per_second") > 0.0;
+            if has_io(&quick) && has_io(&slow) && number(&slow, "/in_flight") > 0.0 && is_waiting {
+                break output;
+            }
+            assert!(Instant::now() < end, "{quick} {slow}");
+        }
+    });
+    let [quick, slow] = both(&found);
+    for (owner, at_least_ns) in [(&quick, 1e6), (&slow, 30e6)] {
+        assert_eq!(
+            (&owner["stages"][0]["stage"], &owner["stages"][1]["stage"]),
+            (&Value::from("total"), &Value::from("driver"))
+        );
+        let [total, driver] = [0, 1].map(|nth| number(owner, &format!("/stages/{nth}/mean_ns")));
+        assert!(driver >= at_least_ns && total >= driver, "{owner}");
+    }
+    assert!((1.0..=3.0).contains(&number(&slow, "/in_flight")), "{slow}");
+    let mean_ns = "/stages/0/mean_ns";
+    assert!(number(&quick, mean_ns) < number(&slow, mean_ns), "{quick} {slow}");
+    // No I/O is left.
+    let idle = both(&top(&folder, args)).map(|owner| number(&owner, "/in_flight"));
+    assert_eq!(idle, [0.0, 0.0]);
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl HardwareContext {
     /// Charges a new request to its owner, if the disk has owners. No request waits for its owner,
     /// and the device is not gone. Returns false if a limit refuses the request.
     #[inline]
-    pub(super) fn passes_owners(&mut self, rq: &Request, now: u64) -> bool {
+    pub(super) fn passes_owners(&mut self, rq: &mut Request, now: u64) -> bool {
         match self.admission.as_deref_mut() {
             Some(Admission { owned: Some(owned), .. }) => owned.pass(rq, now),
             _ => true,
@@ -229,6 +229,10 @@ impl HardwareContext {
         {
             let is_timed = bio.result().is_ok() && unplugged_ns != 0;
             let latency_ns = is_timed.then(|| now.saturating_sub(unplugged_ns));
+            if bio.is_watched() {
+                let driver_ns = latency_ns.and_then(|_| bio.driver_ns(now));
+                owned.end_watched(node, latency_ns, driver_ns);
+            }
             owned.end_outstanding(node, latency_ns, now);
         }
     }

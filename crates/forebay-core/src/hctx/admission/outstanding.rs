@@ -1,9 +1,10 @@
 //! Outstanding I/O of each owner: requests that have left its queue and have not ended.
 //!
 //! A latency goal that is missed limits their number (OW7). They are counted only while an owner of
-//! the disk has a goal. A request is counted with its first bio, which is marked when the request
-//! leaves, and for its owner and all owners above. The count ends with that bio. So a request that
-//! is given up (H5) counts no longer than its bios exist, and a bio that is cut counts once.
+//! the disk has a goal, or an observer watches their owner (`owner/activity.rs`). A request is
+//! counted with its first bio, which is marked when the request leaves, and for its owner and all
+//! owners above. The count ends with that bio. So a request that is given up (H5) counts no longer
+//! than its bios exist, and a bio that is cut counts once.
 //!
 //! Each hardware context counts its own requests, and the depth holds in each. So the end of a
 //! request can let go only requests that wait in the same context, whose turn it is, and no context
@@ -17,6 +18,7 @@
 //! device. There the submitting thread sleeps.
 
 use crate::owner::{Owner, OwnerGoal, Owners, Peers};
+use crate::request::Request;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -47,7 +49,8 @@ struct Node {
     state: State,
     /// A child has a goal.
     has_goals_below: bool,
-    /// `None` in a node without an owner.
+    /// `None` in a node without an owner, like the goal.
+    owner: Option<Arc<Owner>>,
     goal: Option<Goal>,
 }
 
@@ -84,10 +87,11 @@ impl Outstanding {
     }
 
     /// Adds an owner. `parent` is the node of its parent. Returns the node of the owner.
-    pub(super) fn add(&mut self, parent: Option<u32>, owner: &Owner) -> u32 {
+    pub(super) fn add(&mut self, parent: Option<u32>, owner: &Arc<Owner>) -> u32 {
         let goal = Goal { own: Arc::clone(owner.goal()), peers: Arc::clone(owner.peers()) };
         let parent = parent.unwrap_or(TOP);
-        let node = Node { parent, state: State::Live, goal: Some(goal), ..Node::default() };
+        let (owner, goal) = (Some(Arc::clone(owner)), Some(goal));
+        let node = Node { parent, state: State::Live, owner, goal, ..Node::default() };
         match self.free.pop() {
             Some(at) => {
                 self.nodes[at as usize] = node;
@@ -162,13 +166,26 @@ impl Outstanding {
         true
     }
 
-    /// Counts a request that leaves the queue of its owner.
-    pub(super) fn leave(&mut self, mut at: u32) {
+    /// Marks a request that leaves the queue of its owner, and counts it: at the node of the owner,
+    /// and in the activity of `watched`, which is the owner if an observer watches it.
+    // Most requests are not counted.
+    #[cold]
+    pub(super) fn begin(&mut self, rq: &mut Request, mut at: u32, watched: Option<&Owner>) {
+        rq.note_outstanding(at);
+        if let Some(owner) = watched {
+            rq.note_watched();
+            owner.watched().note_start();
+        }
         while at != TOP {
             let node = &mut self.nodes[at as usize];
             node.nr += 1;
             at = node.parent;
         }
+    }
+
+    /// Returns the owner of a node, also after it was removed. `None` in a node without an owner.
+    pub(super) fn owner(&self, at: u32) -> Option<&Owner> {
+        self.nodes[at as usize].owner.as_deref()
     }
 
     /// Ends the count of a request. `latency_ns` is `None` if it has failed (LG1).

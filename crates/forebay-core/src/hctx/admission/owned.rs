@@ -126,6 +126,12 @@ impl Queue {
         }
     }
 
+    /// Returns the owner, if an observer watches it.
+    #[inline(always)]
+    fn watched(&self, now: u64) -> Option<&Owner> {
+        self.owner.as_deref().filter(|owner| owner.watched().is_watched(now))
+    }
+
     /// Counts a request that leaves. `waited_ns` is how long a limit held it back.
     fn note_start(&self, rq: &Request, waited_ns: Option<u64>) {
         if let Some(owner) = &self.owner {
@@ -319,9 +325,9 @@ impl OwnedQueues {
                 continue;
             }
             let mut waiting = queue.requests.pop_front().expect("it has just been looked at");
-            if has_goals {
-                self.outstanding.leave(queue.node);
-                waiting.rq.note_outstanding(queue.node);
+            let watched = queue.watched(now);
+            if has_goals || watched.is_some() {
+                self.outstanding.begin(&mut waiting.rq, queue.node, watched);
             }
             let cause = match queue.nr_held_back.checked_sub(1) {
                 Some(left) => {
@@ -354,7 +360,7 @@ impl OwnedQueues {
     /// Charges a request as if it had been kept and released, while requests may pass. Returns
     /// false if a limit refuses it. The caller then keeps it.
     #[inline(always)]
-    pub(super) fn pass(&mut self, rq: &Request, now: u64) -> bool {
+    pub(super) fn pass(&mut self, rq: &mut Request, now: u64) -> bool {
         debug_assert!(self.may_pass());
         let queue = match self.queues.get(rq.origin.owner() as usize) {
             Some(queue) if queue.fair.is_some() => queue,
@@ -364,7 +370,12 @@ impl OwnedQueues {
         if queue.charge(rq, now).is_err() {
             return false;
         }
-        queue.note_start(rq, None);
+        if let Some(owner) = queue.owner.as_deref() {
+            if owner.watched().is_watched(now) {
+                self.outstanding.begin(rq, queue.node, Some(owner));
+            }
+            owner.counters().note_start(rq.nr_bios, rq.len, None);
+        }
         self.fair.pass(fair, self.cost(rq));
         true
     }
@@ -410,6 +421,13 @@ impl OwnedQueues {
         });
     }
 
+    /// Counts for its owner that a watched request has ended, which was counted at this node.
+    pub(super) fn end_watched(&self, node: u32, total_ns: Option<u64>, driver_ns: Option<u64>) {
+        if let Some(owner) = self.outstanding.owner(node) {
+            owner.watched().note_end(total_ns, driver_ns);
+        }
+    }
+
     /// Records that a request has ended which was counted at this node ([`Outstanding`]).
     pub(super) fn end_outstanding(&mut self, node: u32, latency_ns: Option<u64>, now: u64) {
         if !plants!(KeepOutstanding) {
@@ -442,9 +460,9 @@ impl OwnedQueues {
             None => OwnerCharge::NONE,
             Some(owner) => owner.charge(rq.op, rq.nr_bios, rq.len, now).ok()?,
         };
-        if has_goals {
-            self.outstanding.leave(queue.node);
-            rq.note_outstanding(queue.node);
+        let watched = queue.watched(now);
+        if has_goals || watched.is_some() {
+            self.outstanding.begin(rq, queue.node, watched);
         }
         Some(charge)
     }
