@@ -17,9 +17,6 @@ const REFUSED: [(&str, &str); 2] = [
 
 pub(super) fn run(profile: Profile) -> Outcome {
     let program = build(profile)?;
-    let clean = super::empty_directory("static-root")?;
-    super::copy(Path::new(&program), &Path::new(&clean).join("forebay"))?;
-    try_it(&clean)?;
     let version = super::version()?;
     let name = format!("forebay-{version}-{TARGET}");
     let stage = super::empty_directory("static")?;
@@ -35,9 +32,15 @@ pub(super) fn run(profile: Profile) -> Outcome {
         .argument(format!("--mtime=@{}", super::time()))
         .argument(format!("--directory={stage}"))
         .argument(format!("--file={archive}"))
-        .argument(name)
+        .argument(name.clone())
         .run()?;
-    println!("package: {archive} was built, and its program tried in an empty root");
+    let clean = super::empty_directory("static-root")?;
+    Line::new("tar", "--extract")
+        .argument(format!("--directory={clean}"))
+        .argument(format!("--file={archive}"))
+        .run()?;
+    try_it(&clean, &format!("/{name}/bin/forebay"))?;
+    println!("package: {archive} was built, and its program tried from it in an empty root");
     Ok(())
 }
 
@@ -61,23 +64,24 @@ pub(super) fn build(Profile(profile): Profile) -> Result<String, String> {
     }
 }
 
-/// Runs the program in a root that has no other file.
-fn try_it(clean: &str) -> Outcome {
-    let long = super::output_in(clean, "/forebay --version")?;
+/// Runs the program in a root that has only the files of the archive.
+fn try_it(clean: &str, program: &str) -> Outcome {
+    let long = super::output_in(clean, &format!("{program} --version"))?;
+    super::check_commit(&long)?;
     if !long.contains(&format!("target: {TARGET}"))
         || !long.contains("features: tls, usdt, vhost-user")
     {
         return Err(format!("package: --version printed\n{long}"));
     }
     for (arguments, reason) in REFUSED {
-        let line = super::chroot(clean).argument("/forebay".to_owned());
+        let line = super::chroot(clean).argument(program.to_owned());
         let line = arguments.split(' ').fold(line, |line, word| line.argument(word.to_owned()));
         match line.ending()? {
             crate::command::Ending::Failure(text) if text.contains(reason) => {}
             _ => return Err(format!("package: `{line}` does not fail with `{reason}`")),
         }
     }
-    super::measure_in(clean, "/forebay")
+    super::measure_in(clean, program)
 }
 
 /// Returns the folder with the files of the container.

@@ -24,6 +24,17 @@ const C_PROGRAM: &str = "#include <forebay.h>\n#include <stdio.h>\nint main(void
     \"%s\\n\", forebay_last_error());\n        return 1;\n    }\n    puts(forebay_version());\n    \
     return forebay_close(disk);\n}\n";
 
+/// Files that the installed root must have, beside the programs and libraries that are run.
+const INSTALLED: [&str; 7] = [
+    "usr/share/man/man1/forebay.1.gz",
+    "usr/share/bash-completion/completions/forebay",
+    "usr/share/fish/vendor_completions.d/forebay.fish",
+    "usr/share/zsh/vendor-completions/_forebay",
+    "usr/include/forebay.h",
+    "lib/systemd/system/forebay@.service",
+    "lib/systemd/system/forebay@.socket",
+];
+
 pub(super) fn run(profile: Profile) -> Outcome {
     let Profile(name) = profile;
     Line::cargo(&format!("build --profile {name} --package forebay-cli --package forebay-aio"))
@@ -149,12 +160,18 @@ fn try_it(package: &str, multiarch: &str, version: &str) -> Outcome {
         crate::command::Ending::Failure(why) => Err(format!("package: `{installed}`: {why}")),
         _ => Ok(()),
     })?;
+    for file in INSTALLED {
+        if !fs::metadata(folder.join(file)).is_ok_and(|file| file.is_file() && file.len() > 0) {
+            return Err(format!("package: {file} is missing or empty after the installation"));
+        }
+    }
     let program = folder.join("usr/bin/forebay").display().to_string();
     copy_libraries(&program, folder)?;
     let long = super::output_in(&clean, "/usr/bin/forebay --version")?;
     if !long.contains(&format!("forebay {version}\n")) || !long.contains("features: rbd, run") {
         return Err(format!("package: --version printed\n{long}"));
     }
+    super::check_commit(&long)?;
     super::measure_in(&clean, "/usr/bin/forebay")?;
     // It looks for its library beside itself, so it needs no root of its own.
     let run = Line::new("env", "--").argument(program).argument("run".to_owned());

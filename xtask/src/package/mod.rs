@@ -121,6 +121,20 @@ fn output_in(directory: &str, arguments: &str) -> Result<String, String> {
     line.output()
 }
 
+/// Checks that the long version of a program names the commit of the checkout, or the one that
+/// `FOREBAY_COMMIT` gave to the build.
+fn check_commit(long: &str) -> Outcome {
+    let given = std::env::var("FOREBAY_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let of_checkout = || Line::new("git", "rev-parse --short=12 HEAD").output();
+    let commit = given.map_or_else(of_checkout, Ok)?;
+    let line = format!("commit: {}", commit.trim());
+    let is_named = |it: &str| it.strip_suffix("-dirty").unwrap_or(it) == line;
+    match long.lines().any(is_named) {
+        true => Ok(()),
+        false => Err(format!("package: --version has no line `{line}`:\n{long}")),
+    }
+}
+
 /// Checks that a measurement in a root prints a report.
 fn measure_in(directory: &str, program: &str) -> Outcome {
     let report = output_in(directory, &format!("{program} bench"))?;
