@@ -2,15 +2,20 @@
 //!
 //! - [`tree`]: the files of a package, and the manual pages and completions of the program;
 //! - [`deb`]: the Debian package: program, libraries, header, pages, completions, units;
+//!   [`installed`] installs it beside the packages that it depends on ([`depends`]);
 //! - [`archive`]: the static program for any distribution, as a tar archive;
-//! - [`container`]: an image with nothing but the static program.
+//! - [`container`]: an image with nothing but the static program;
+//! - [`clean`]: the separate roots, and what is checked in each.
 //!
 //! Packages are built with the profile `dist`, which takes minutes, or with `--fast` in the profile
 //! `release`. They do not depend on the time of the build: files have the time of the commit.
 
 mod archive;
+mod clean;
 mod container;
 mod deb;
+mod depends;
+mod installed;
 mod tree;
 
 use std::fs;
@@ -102,44 +107,4 @@ fn copy(from: &Path, to: &Path) -> Outcome {
     let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
     let failed = |error| format!("package: {} to {}: {error}", from.display(), to.display());
     copied.map(drop).map_err(failed)
-}
-
-/// Returns the program that makes `directory` the root of a command. Without the privilege for
-/// this it uses a user namespace.
-fn chroot(directory: &str) -> Line {
-    if Line::new("chroot", "/ true").succeeds() {
-        return Line::new("chroot", directory);
-    }
-    Line::new("unshare", "--map-root-user --root").argument(directory.to_owned())
-}
-
-/// Runs a program in a root, and returns what it prints. The program must succeed.
-fn output_in(directory: &str, arguments: &str) -> Result<String, String> {
-    let line =
-        arguments.split(' ').fold(chroot(directory), |line, it| line.argument(it.to_owned()));
-    println!("package: {line}");
-    line.output()
-}
-
-/// Checks that the long version of a program names the commit of the checkout, or the one that
-/// `FOREBAY_COMMIT` gave to the build.
-fn check_commit(long: &str) -> Outcome {
-    let given = std::env::var("FOREBAY_COMMIT").ok().filter(|commit| !commit.is_empty());
-    let of_checkout = || Line::new("git", "rev-parse --short=12 HEAD").output();
-    let commit = given.map_or_else(of_checkout, Ok)?;
-    let line = format!("commit: {}", commit.trim());
-    let is_named = |it: &str| it.strip_suffix("-dirty").unwrap_or(it) == line;
-    match long.lines().any(is_named) {
-        true => Ok(()),
-        false => Err(format!("package: --version has no line `{line}`:\n{long}")),
-    }
-}
-
-/// Checks that a measurement in a root prints a report.
-fn measure_in(directory: &str, program: &str) -> Outcome {
-    let report = output_in(directory, &format!("{program} bench"))?;
-    match report.contains("Layer (ram:1G)") && report.contains("IOPS=") {
-        true => Ok(()),
-        false => Err(format!("package: {program} bench printed no report:\n{report}")),
-    }
 }
