@@ -24,6 +24,19 @@ pub(super) const PARTS: [&str; 2] =
 const DOCUMENTS: [&str; 5] =
     ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "SECURITY.md"];
 
+/// Checks that the compilers are installed, and that this machine runs the program.
+pub(super) fn check_tools() -> Outcome {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(format!("this machine does not run programs for {TARGET}"));
+    }
+    let library = Line::new("rustc", &format!("--print target-libdir --target {TARGET}"));
+    if !Path::new(library.output()?.trim()).exists() {
+        let add = format!("rustup target add {TARGET}");
+        return Err(format!("the target is not installed; install it with `{add}`"));
+    }
+    super::check_programs(&[("musl-gcc", "--version", "musl-tools")])
+}
+
 pub(super) fn run(profile: Profile) -> Outcome {
     let program = build(profile)?;
     let version = super::version()?;
@@ -51,14 +64,6 @@ pub(super) fn run(profile: Profile) -> Outcome {
 
 /// Builds the program, and returns its path. It must need no library.
 pub(super) fn build(Profile(profile): Profile) -> Result<String, String> {
-    let installed = Line::new("rustc", &format!("--print target-libdir --target {TARGET}"));
-    if !Path::new(installed.output()?.trim()).exists() {
-        let add = format!("rustup target add {TARGET}");
-        return Err(format!("package: the target is not installed; install it with\n      {add}"));
-    }
-    if !Line::new("musl-gcc", "--version").succeeds() {
-        return Err("package: musl-gcc is not installed (package musl-tools)".to_owned());
-    }
     let line = format!("build --profile {profile} --package forebay-cli --target {TARGET}");
     Line::cargo(&line).run()?;
     let program = target(&format!("{TARGET}/{profile}/forebay"));

@@ -11,10 +11,13 @@ use crate::command::{Line, target};
 /// The image's name in the storage of this build.
 const IMAGE: &str = "localhost/forebay";
 
+/// Checks that buildah, and what the static program needs, are installed.
+pub(super) fn check_tools() -> Outcome {
+    super::check_programs(&[("buildah", "--version", "buildah")])?;
+    archive::check_tools()
+}
+
 pub(super) fn run(profile: Profile) -> Outcome {
-    if !Line::new("buildah", "--version").succeeds() {
-        return Err("package: buildah is not installed (package buildah)".to_owned());
-    }
     let program = archive::build(profile)?;
     let version = super::version()?;
     let context = super::empty_directory("container")?;

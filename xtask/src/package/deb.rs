@@ -17,6 +17,15 @@ const FEATURES: &str = "--features=forebay-capi/rbd,forebay-capi/tls,forebay-cap
 
 const MAINTAINER: &str = "The Forebay developers <maintainers@forebay.invalid>";
 
+/// Checks that the programs of Debian that build and check the package are installed.
+pub(super) fn check_tools() -> Outcome {
+    super::check_programs(&[
+        ("dpkg-shlibdeps", "--version", "dpkg-dev"),
+        ("lintian", "--version", "lintian"),
+        ("pkg-config", "--version", "pkg-config"),
+    ])
+}
+
 pub(super) fn run(profile: Profile) -> Outcome {
     let Profile(name) = profile;
     Line::cargo(&format!("build --profile {name} --package forebay-cli --package forebay-aio"))

@@ -22,11 +22,34 @@ use std::fs;
 use std::path::Path;
 
 use crate::command::{Line, root, target};
-use crate::{Outcome, commit, tools};
+use crate::{Outcome, tools};
 
 /// How a package is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Profile(&'static str);
+
+/// A kind of package.
+struct Package {
+    name: &'static str,
+    /// Fails with the name of a missing program and how to install it.
+    check_tools: fn() -> Outcome,
+    /// Builds it and tries it.
+    run: fn(Profile) -> Outcome,
+}
+
+const PACKAGES: [Package; 3] = [
+    Package { name: "deb", check_tools: deb::check_tools, run: deb::run },
+    Package { name: "static", check_tools: archive::check_tools, run: archive::run },
+    Package { name: "container", check_tools: container::check_tools, run: container::run },
+];
+
+impl Package {
+    fn build(&self, profile: Profile) -> Outcome {
+        let checked = (self.check_tools)();
+        checked.map_err(|why| format!("package: {}: {why}", self.name))?;
+        (self.run)(profile)
+    }
+}
 
 /// Builds the package with this name and tries it.
 pub(crate) fn run(name: &str, options: &[&str]) -> Outcome {
@@ -35,35 +58,40 @@ pub(crate) fn run(name: &str, options: &[&str]) -> Outcome {
         ["--fast"] => Profile("release"),
         _ => return Err(format!("package: unexpected options `{}`", options.join(" "))),
     };
-    match name {
-        "deb" => deb::run(profile),
-        "static" => archive::run(profile),
-        "container" => container::run(profile),
-        _ => Err(format!("package: unknown package `{name}`; expected deb, static or container")),
+    match PACKAGES.iter().find(|package| package.name == name) {
+        Some(package) => package.build(profile),
+        None => {
+            let names = PACKAGES.map(|package| package.name).join(", ");
+            Err(format!("package: unknown package `{name}`; expected one of {names}"))
+        }
     }
 }
 
-/// The gate, in the profile whose builds CI has already: the Debian package, or the static program
-/// and the container image, which is the same program. The hash of the commit selects the part.
+/// The gate: all packages, in the profile that `.ci/run` has built the program with. A package
+/// whose tools are missing is skipped by name.
 pub(crate) fn gate() -> Outcome {
-    let (names, needed): (&[&str], _) = match commit::number().unwrap_or(0) / 2 % 2 {
-        0 => (&["deb"], [("dpkg-deb", "dpkg-dev"), ("lintian", "lintian")]),
-        _ => (&["static", "container"], [("musl-gcc", "musl-tools"), ("buildah", "buildah")]),
-    };
-    println!("package: the commit selects {}", names.join(" and "));
-    for (tool, package) in needed {
-        if tools::are_required() || Line::new(tool, "--version").succeeds() {
-            continue;
+    for package in PACKAGES {
+        match (package.check_tools)() {
+            Err(why) if !tools::are_required() => {
+                println!("package: SKIPPED {}: {why}", package.name);
+            }
+            _ => package.build(Profile("release"))?,
         }
-        println!("package: SKIPPED, {tool} is not installed (package {package})");
-        return Ok(());
     }
-    names.iter().try_for_each(|name| run(name, &["--fast"]))
+    Ok(())
 }
 
 /// All packages in the profile `dist`, for `cargo xtask long package`.
 pub(crate) fn all() -> Outcome {
-    ["deb", "static", "container"].iter().try_for_each(|name| run(name, &[]))
+    PACKAGES.iter().try_for_each(|package| package.build(Profile("dist")))
+}
+
+/// Checks that programs run, each with an argument, or names the package that has them.
+fn check_programs(programs: &[(&'static str, &str, &str)]) -> Outcome {
+    let missing = programs.iter().find(|(name, argument, _)| !Line::new(name, argument).succeeds());
+    missing.map_or(Ok(()), |(name, _, package)| {
+        Err(format!("{name} is not installed (package {package})"))
+    })
 }
 
 /// Returns the version of the workspace.
