@@ -110,7 +110,7 @@ cargo xtask <command>
   capi PREFIX          installs the library for C below a directory (cargo-c)
   package deb|static|container [--fast]
                        builds a package and tries it in a separate root directory
-  package              as part of ci: deb, or static and container, selected by the commit
+  package              as part of ci: all three, with --fast
   long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list
   long aio [MINUTES [SEED]]
                        programs on the system's libaio and on forebay-aio, several at once

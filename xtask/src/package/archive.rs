@@ -3,31 +3,49 @@
 
 use std::path::Path;
 
+use super::clean::CleanRoot;
 use super::{Profile, tree};
 use crate::Outcome;
-use crate::command::{Line, root, target};
+use crate::command::{Ending, Line, root, target};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Arguments that the program must refuse, and a part of the reason.
 const REFUSED: [(&str, &str); 2] = [
-    ("run -- /forebay", "run: this program is linked statically"),
+    ("run -- /program", "run: this program is linked statically"),
     ("info rbd:pool/image", "this program is linked statically, and such a program loads"),
 ];
 
+/// Parts of the text that the program prints for `--version`.
+pub(super) const PARTS: [&str; 2] =
+    ["target: x86_64-unknown-linux-musl\n", "features: tls, usdt, vhost-user\n"];
+
+/// Files of the checkout in the archive.
+const DOCUMENTS: [&str; 5] =
+    ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "SECURITY.md"];
+
+/// Checks that the compilers are installed, and that this machine runs the program.
+pub(super) fn check_tools() -> Outcome {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(format!("this machine does not run programs for {TARGET}"));
+    }
+    let library = Line::new("rustc", &format!("--print target-libdir --target {TARGET}"));
+    if !Path::new(library.output()?.trim()).exists() {
+        let add = format!("rustup target add {TARGET}");
+        return Err(format!("the target is not installed; install it with `{add}`"));
+    }
+    super::check_programs(&[("musl-gcc", "--version", "musl-tools")])
+}
+
 pub(super) fn run(profile: Profile) -> Outcome {
     let program = build(profile)?;
-    let clean = super::empty_directory("static-root")?;
-    super::copy(Path::new(&program), &Path::new(&clean).join("forebay"))?;
-    try_it(&clean)?;
     let version = super::version()?;
     let name = format!("forebay-{version}-{TARGET}");
     let stage = super::empty_directory("static")?;
     let files = Path::new(&stage).join(&name);
     tree::binary(&program, &files.join("bin/forebay"), "755")?;
     tree::pages_and_completions(&program, &files.join("share"))?;
-    let docs = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "SECURITY.md"];
-    tree::copy_from_checkout(&docs, &files)?;
+    tree::copy_from_checkout(&DOCUMENTS, &files)?;
     let archive = target(&format!("package/{name}.tar.gz"));
     // `--no-name`: without the time in the header of gzip.
     Line::new("tar", "--create --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX")
@@ -35,22 +53,17 @@ pub(super) fn run(profile: Profile) -> Outcome {
         .argument(format!("--mtime=@{}", super::time()))
         .argument(format!("--directory={stage}"))
         .argument(format!("--file={archive}"))
-        .argument(name)
+        .argument(name.clone())
         .run()?;
-    println!("package: {archive} was built, and its program tried in an empty root");
+    check(&archive, &name)?;
+    println!(
+        "package: {archive} was built, unpacked in an empty root, and its program tried there"
+    );
     Ok(())
 }
 
 /// Builds the program, and returns its path. It must need no library.
 pub(super) fn build(Profile(profile): Profile) -> Result<String, String> {
-    let installed = Line::new("rustc", &format!("--print target-libdir --target {TARGET}"));
-    if !Path::new(installed.output()?.trim()).exists() {
-        let add = format!("rustup target add {TARGET}");
-        return Err(format!("package: the target is not installed; install it with\n      {add}"));
-    }
-    if !Line::new("musl-gcc", "--version").succeeds() {
-        return Err("package: musl-gcc is not installed (package musl-tools)".to_owned());
-    }
     let line = format!("build --profile {profile} --package forebay-cli --target {TARGET}");
     Line::cargo(&line).run()?;
     let program = target(&format!("{TARGET}/{profile}/forebay"));
@@ -61,23 +74,26 @@ pub(super) fn build(Profile(profile): Profile) -> Result<String, String> {
     }
 }
 
-/// Runs the program in a root that has no other file.
-fn try_it(clean: &str) -> Outcome {
-    let long = super::output_in(clean, "/forebay --version")?;
-    if !long.contains(&format!("target: {TARGET}"))
-        || !long.contains("features: tls, usdt, vhost-user")
-    {
-        return Err(format!("package: --version printed\n{long}"));
-    }
+/// Unpacks the archive in a clean root, checks its files, and runs its program.
+fn check(archive: &str, name: &str) -> Outcome {
+    let clean = CleanRoot::create("static-root")?;
+    Line::new("tar", "--extract")
+        .argument(format!("--directory={}", clean.path().display()))
+        .argument(format!("--file={archive}"))
+        .run()?;
+    let program = format!("/{name}/bin/forebay");
+    let others = DOCUMENTS.iter().chain(&["bin/forebay"]).map(|it| format!("{name}/{it}"));
+    clean.check_files(&clean.files()?, &program, &format!("{name}/share"), others.collect())?;
+    clean.check_version(&program, &PARTS)?;
     for (arguments, reason) in REFUSED {
-        let line = super::chroot(clean).argument("/forebay".to_owned());
-        let line = arguments.split(' ').fold(line, |line, word| line.argument(word.to_owned()));
+        let line = clean.line(&format!("{program} {arguments}"));
         match line.ending()? {
-            crate::command::Ending::Failure(text) if text.contains(reason) => {}
+            Ending::Failure(text) if text.contains(reason) => {}
             _ => return Err(format!("package: `{line}` does not fail with `{reason}`")),
         }
     }
-    super::measure_in(clean, "/forebay")
+    clean.check_measurement(&program)?;
+    clean.remove()
 }
 
 /// Returns the folder with the files of the container.

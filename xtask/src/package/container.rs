@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::clean::CleanRoot;
 use super::{Profile, archive};
 use crate::Outcome;
 use crate::command::{Line, target};
@@ -10,10 +11,13 @@ use crate::command::{Line, target};
 /// The image's name in the storage of this build.
 const IMAGE: &str = "localhost/forebay";
 
+/// Checks that buildah, and what the static program needs, are installed.
+pub(super) fn check_tools() -> Outcome {
+    super::check_programs(&[("buildah", "--version", "buildah")])?;
+    archive::check_tools()
+}
+
 pub(super) fn run(profile: Profile) -> Outcome {
-    if !Line::new("buildah", "--version").succeeds() {
-        return Err("package: buildah is not installed (package buildah)".to_owned());
-    }
     let program = archive::build(profile)?;
     let version = super::version()?;
     let context = super::empty_directory("container")?;
@@ -35,7 +39,7 @@ pub(super) fn run(profile: Profile) -> Outcome {
         .argument(format!("{IMAGE}:{version}"))
         .argument(format!("oci-archive:{image}:forebay:{version}"))
         .run()?;
-    try_it(&version)?;
+    check(&version)?;
     println!("package: {image} was built, and its files tried in a root of their own");
     Ok(())
 }
@@ -50,14 +54,18 @@ fn buildah(arguments: &str) -> Line {
 }
 
 /// Runs the program in the files of a container from the image.
-fn try_it(version: &str) -> Outcome {
+fn check(version: &str) -> Outcome {
     let container = buildah("from").argument(format!("{IMAGE}:{version}")).output()?;
     let container = container.trim().to_owned();
-    let tried = buildah("mount").argument(container.clone()).output().and_then(|directory| {
-        let directory = directory.trim();
-        super::output_in(directory, "/forebay --version")?;
-        super::measure_in(directory, "/forebay")
+    let checked = buildah("mount").argument(container.clone()).output().and_then(|directory| {
+        let clean = CleanRoot::at(directory.trim());
+        let files = clean.files()?;
+        if !files.iter().eq(["forebay"]) {
+            return Err(format!("package: the image has other files than forebay: {files:?}"));
+        }
+        clean.check_version("/forebay", &archive::PARTS)?;
+        clean.check_measurement("/forebay")
     });
     buildah("rm").argument(container).output()?;
-    tried
+    checked
 }

@@ -2,12 +2,12 @@
 //! library for C with its header, manual pages, completions and systemd units.
 //!
 //! One package has everything, for machines of one's own. The lint of Debian must find no error in
-//! it. Then dpkg installs it in an empty root that has only the libraries that it depends on.
+//! it. Then dpkg installs it in a clean root ([`super::installed`]).
 
 use std::fs;
 use std::path::Path;
 
-use super::{Profile, tree};
+use super::{Profile, installed, tree};
 use crate::Outcome;
 use crate::command::{Line, root, target};
 use crate::libaio;
@@ -17,12 +17,14 @@ const FEATURES: &str = "--features=forebay-capi/rbd,forebay-capi/tls,forebay-cap
 
 const MAINTAINER: &str = "The Forebay developers <maintainers@forebay.invalid>";
 
-/// The program that is linked with the C library in the installed root.
-const C_PROGRAM: &str = "#include <forebay.h>\n#include <stdio.h>\nint main(void)\n{\n    \
-    struct forebay_disk *disk;\n    static char block[4096];\n    if (forebay_open(\"ram:64M\", \
-    &disk) < 0 || forebay_write(disk, block, sizeof block, 0) < 0) {\n        fprintf(stderr, \
-    \"%s\\n\", forebay_last_error());\n        return 1;\n    }\n    puts(forebay_version());\n    \
-    return forebay_close(disk);\n}\n";
+/// Checks that the programs of Debian that build and check the package are installed.
+pub(super) fn check_tools() -> Outcome {
+    super::check_programs(&[
+        ("dpkg-shlibdeps", "--version", "dpkg-dev"),
+        ("lintian", "--version", "lintian"),
+        ("pkg-config", "--version", "pkg-config"),
+    ])
+}
 
 pub(super) fn run(profile: Profile) -> Outcome {
     let Profile(name) = profile;
@@ -35,7 +37,7 @@ pub(super) fn run(profile: Profile) -> Outcome {
     let stage = super::empty_directory("deb")?;
     let files = Path::new(&stage).join("files");
     install(&target(name), &libaio, &files, &multiarch, &version)?;
-    control(Path::new(&stage), &files, &arch, &multiarch, &version)?;
+    control(Path::new(&stage), &files, &arch, &version)?;
     let package = target(&format!("package/forebay_{version}_{arch}.deb"));
     Line::new("dpkg-deb", "--root-owner-group --build")
         .variable("SOURCE_DATE_EPOCH", super::time())
@@ -43,7 +45,7 @@ pub(super) fn run(profile: Profile) -> Outcome {
         .argument(package.clone())
         .run()?;
     Line::new("lintian", "--fail-on error --allow-root").argument(package.clone()).run()?;
-    try_it(&package, &multiarch, &version)?;
+    installed::check(&package, &arch, &multiarch, &version)?;
     println!("package: {package} was built, checked by lintian, installed and tried");
     Ok(())
 }
@@ -98,21 +100,16 @@ fn install(built: &str, libaio: &str, files: &Path, multiarch: &str, version: &s
 }
 
 /// Writes the metadata: the fields, the sums of all files, and the trigger of the linker's cache.
-fn control(stage: &Path, files: &Path, arch: &str, multiarch: &str, version: &str) -> Outcome {
+fn control(stage: &Path, files: &Path, arch: &str, version: &str) -> Outcome {
     let fields = super::read(&root().join("contrib/debian/control"))?;
-    // dpkg-shlibdeps reads the source package's file.
+    // dpkg-shlibdeps reads the control file of the source package.
     let source = format!("Source: forebay\n\nPackage: forebay\nArchitecture: {arch}\n");
     super::write(&stage.join("debian/control"), &source)?;
-    let binaries = format!(
-        "usr/bin/forebay usr/lib/forebay/libforebay_aio.so usr/lib/forebay/libaio/libaio.so.1 \
-         usr/lib/{multiarch}/libforebay.so.{version}"
-    );
     let found = Line::new("env", "--chdir")
         .argument(stage.display().to_string())
         .argument("dpkg-shlibdeps".to_owned())
         .argument("-O".to_owned());
-    let found = binaries.split(' ').fold(found, |line, it| line.argument(format!("files/{it}")));
-    let found = found.output()?;
+    let found = binaries(files)?.into_iter().fold(found, Line::argument).output()?;
     let depends = found.trim().strip_prefix("shlibs:Depends=");
     let depends = depends.ok_or_else(|| format!("package: dpkg-shlibdeps printed `{found}`"))?;
     let shell = "cd \"$0\" && find . -type d -exec chmod 755 {} + && chmod 755 usr/libexec/* && \
@@ -131,59 +128,20 @@ fn control(stage: &Path, files: &Path, arch: &str, multiarch: &str, version: &st
     super::write(&files.join("DEBIAN/shlibs"), "libforebay 0 forebay\n")
 }
 
-/// Installs the package in an empty root, with the libraries that it needs, and runs it there.
-fn try_it(package: &str, multiarch: &str, version: &str) -> Outcome {
-    let clean = super::empty_directory("root")?;
-    let folder = Path::new(&clean);
-    for file in ["var/lib/dpkg/status", "var/lib/dpkg/available"] {
-        super::write(&folder.join(file), "")?;
-    }
-    for directory in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "tmp"] {
-        let made = fs::create_dir_all(folder.join(directory));
-        made.map_err(|error| format!("package: {directory}: {error}"))?;
-    }
-    // Its dependencies are not packages of this root but copied files.
-    let installed = Line::new("dpkg", "--force-depends --force-not-root --log=/dev/null --install");
-    let installed = installed.argument(format!("--root={clean}")).argument(package.to_owned());
-    installed.ending().and_then(|ending| match ending {
-        crate::command::Ending::Failure(why) => Err(format!("package: `{installed}`: {why}")),
-        _ => Ok(()),
-    })?;
-    let program = folder.join("usr/bin/forebay").display().to_string();
-    copy_libraries(&program, folder)?;
-    let long = super::output_in(&clean, "/usr/bin/forebay --version")?;
-    if !long.contains(&format!("forebay {version}\n")) || !long.contains("features: rbd, run") {
-        return Err(format!("package: --version printed\n{long}"));
-    }
-    super::measure_in(&clean, "/usr/bin/forebay")?;
-    // It looks for its library beside itself, so it needs no root of its own.
-    let run = Line::new("env", "--").argument(program).argument("run".to_owned());
-    run.argument("--".to_owned()).argument("true".to_owned()).errors()?;
-    try_c(&clean, multiarch)
-}
-
-/// Copies the libraries that a program is linked with, and the dynamic linker.
-fn copy_libraries(program: &str, folder: &Path) -> Outcome {
-    let list = Line::new("ldd", "").argument(program.to_owned()).output()?;
-    for word in list.split_whitespace().filter(|word| word.starts_with('/')) {
-        let to = folder.join(word.trim_start_matches('/'));
-        // Libraries of the package are there.
-        if !to.exists() {
-            super::copy(Path::new(word), &to)?;
+/// Returns the programs and libraries of the package, relative to the parent of `files`. All of
+/// them determine its dependencies.
+fn binaries(files: &Path) -> Result<Vec<String>, String> {
+    let list = Line::new("find", "").argument(files.display().to_string());
+    let list = list.arguments("-type f -printf %P\\n").output()?;
+    let mut binaries = Vec::new();
+    for file in list.lines() {
+        let path = files.join(file);
+        let bytes = fs::read(&path);
+        let bytes = bytes.map_err(|error| format!("package: {}: {error}", path.display()))?;
+        if bytes.starts_with(b"\x7fELF") {
+            binaries.push(format!("files/{file}"));
         }
     }
-    Ok(())
-}
-
-/// Builds a program in C with the installed header and pkg-config's flags, and runs it.
-fn try_c(clean: &str, multiarch: &str) -> Outcome {
-    let source = format!("{clean}/tmp/hello.c");
-    super::write(Path::new(&source), C_PROGRAM)?;
-    let flags = Line::new("pkg-config", "--cflags --libs forebay")
-        .variable("PKG_CONFIG_SYSROOT_DIR", clean.to_owned())
-        .variable("PKG_CONFIG_LIBDIR", format!("{clean}/usr/lib/{multiarch}/pkgconfig"))
-        .output()?;
-    let line = Line::new("cc", "").argument(source).argument(format!("-o{clean}/tmp/hello"));
-    flags.split_whitespace().fold(line, |line, flag| line.argument(flag.to_owned())).run()?;
-    super::output_in(clean, "/tmp/hello").map(drop)
+    binaries.sort();
+    Ok(binaries)
 }

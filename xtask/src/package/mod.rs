@@ -2,26 +2,54 @@
 //!
 //! - [`tree`]: the files of a package, and the manual pages and completions of the program;
 //! - [`deb`]: the Debian package: program, libraries, header, pages, completions, units;
+//!   [`installed`] installs it beside the packages that it depends on ([`depends`]);
 //! - [`archive`]: the static program for any distribution, as a tar archive;
-//! - [`container`]: an image with nothing but the static program.
+//! - [`container`]: an image with nothing but the static program;
+//! - [`clean`]: the separate roots, and what is checked in each.
 //!
 //! Packages are built with the profile `dist`, which takes minutes, or with `--fast` in the profile
 //! `release`. They do not depend on the time of the build: files have the time of the commit.
 
 mod archive;
+mod clean;
 mod container;
 mod deb;
+mod depends;
+mod installed;
 mod tree;
 
 use std::fs;
 use std::path::Path;
 
 use crate::command::{Line, root, target};
-use crate::{Outcome, commit, tools};
+use crate::{Outcome, tools};
 
 /// How a package is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Profile(&'static str);
+
+/// A kind of package.
+struct Package {
+    name: &'static str,
+    /// Fails with the name of a missing program and how to install it.
+    check_tools: fn() -> Outcome,
+    /// Builds it and tries it.
+    run: fn(Profile) -> Outcome,
+}
+
+const PACKAGES: [Package; 3] = [
+    Package { name: "deb", check_tools: deb::check_tools, run: deb::run },
+    Package { name: "static", check_tools: archive::check_tools, run: archive::run },
+    Package { name: "container", check_tools: container::check_tools, run: container::run },
+];
+
+impl Package {
+    fn build(&self, profile: Profile) -> Outcome {
+        let checked = (self.check_tools)();
+        checked.map_err(|why| format!("package: {}: {why}", self.name))?;
+        (self.run)(profile)
+    }
+}
 
 /// Builds the package with this name and tries it.
 pub(crate) fn run(name: &str, options: &[&str]) -> Outcome {
@@ -30,35 +58,40 @@ pub(crate) fn run(name: &str, options: &[&str]) -> Outcome {
         ["--fast"] => Profile("release"),
         _ => return Err(format!("package: unexpected options `{}`", options.join(" "))),
     };
-    match name {
-        "deb" => deb::run(profile),
-        "static" => archive::run(profile),
-        "container" => container::run(profile),
-        _ => Err(format!("package: unknown package `{name}`; expected deb, static or container")),
+    match PACKAGES.iter().find(|package| package.name == name) {
+        Some(package) => package.build(profile),
+        None => {
+            let names = PACKAGES.map(|package| package.name).join(", ");
+            Err(format!("package: unknown package `{name}`; expected one of {names}"))
+        }
     }
 }
 
-/// The gate, in the profile whose builds CI has already: the Debian package, or the static program
-/// and the container image, which is the same program. The hash of the commit selects the part.
+/// The gate: all packages, in the profile that `.ci/run` has built the program with. A package
+/// whose tools are missing is skipped by name.
 pub(crate) fn gate() -> Outcome {
-    let (names, needed): (&[&str], _) = match commit::number().unwrap_or(0) / 2 % 2 {
-        0 => (&["deb"], [("dpkg-deb", "dpkg-dev"), ("lintian", "lintian")]),
-        _ => (&["static", "container"], [("musl-gcc", "musl-tools"), ("buildah", "buildah")]),
-    };
-    println!("package: the commit selects {}", names.join(" and "));
-    for (tool, package) in needed {
-        if tools::are_required() || Line::new(tool, "--version").succeeds() {
-            continue;
+    for package in PACKAGES {
+        match (package.check_tools)() {
+            Err(why) if !tools::are_required() => {
+                println!("package: SKIPPED {}: {why}", package.name);
+            }
+            _ => package.build(Profile("release"))?,
         }
-        println!("package: SKIPPED, {tool} is not installed (package {package})");
-        return Ok(());
     }
-    names.iter().try_for_each(|name| run(name, &["--fast"]))
+    Ok(())
 }
 
 /// All packages in the profile `dist`, for `cargo xtask long package`.
 pub(crate) fn all() -> Outcome {
-    ["deb", "static", "container"].iter().try_for_each(|name| run(name, &[]))
+    PACKAGES.iter().try_for_each(|package| package.build(Profile("dist")))
+}
+
+/// Checks that programs run, each with an argument, or names the package that has them.
+fn check_programs(programs: &[(&'static str, &str, &str)]) -> Outcome {
+    let missing = programs.iter().find(|(name, argument, _)| !Line::new(name, argument).succeeds());
+    missing.map_or(Ok(()), |(name, _, package)| {
+        Err(format!("{name} is not installed (package {package})"))
+    })
 }
 
 /// Returns the version of the workspace.
@@ -102,30 +135,4 @@ fn copy(from: &Path, to: &Path) -> Outcome {
     let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
     let failed = |error| format!("package: {} to {}: {error}", from.display(), to.display());
     copied.map(drop).map_err(failed)
-}
-
-/// Returns the program that makes `directory` the root of a command. Without the privilege for
-/// this it uses a user namespace.
-fn chroot(directory: &str) -> Line {
-    if Line::new("chroot", "/ true").succeeds() {
-        return Line::new("chroot", directory);
-    }
-    Line::new("unshare", "--map-root-user --root").argument(directory.to_owned())
-}
-
-/// Runs a program in a root, and returns what it prints. The program must succeed.
-fn output_in(directory: &str, arguments: &str) -> Result<String, String> {
-    let line =
-        arguments.split(' ').fold(chroot(directory), |line, it| line.argument(it.to_owned()));
-    println!("package: {line}");
-    line.output()
-}
-
-/// Checks that a measurement in a root prints a report.
-fn measure_in(directory: &str, program: &str) -> Outcome {
-    let report = output_in(directory, &format!("{program} bench"))?;
-    match report.contains("Layer (ram:1G)") && report.contains("IOPS=") {
-        true => Ok(()),
-        false => Err(format!("package: {program} bench printed no report:\n{report}")),
-    }
 }

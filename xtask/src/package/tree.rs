@@ -34,16 +34,36 @@ pub(super) fn pages_and_completions(program: &str, share: &Path) -> Outcome {
 
 /// Compresses the pages of a directory into `man1`, `man3` and so on below another.
 pub(super) fn install_pages(from: &Path, pages: &Path) -> Outcome {
-    let failed = |error| format!("package: {}: {error}", from.display());
-    for entry in std::fs::read_dir(from).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        let section = name.rsplit('.').next().unwrap_or_default();
-        let to = pages.join(format!("man{section}")).join(&name);
+    for name in names(from)? {
+        let to = pages.join(section(&name)).join(&name);
         copy(&from.join(&name), &to)?;
         // Without name and time, so that equal pages give equal files.
         Line::new("gzip", "-9 --no-name --force").argument(to.display().to_string()).run()?;
     }
     Ok(())
+}
+
+/// Returns the names of the files in a directory.
+pub(super) fn names(directory: &Path) -> Result<Vec<String>, String> {
+    let failed = |error| format!("package: {}: {error}", directory.display());
+    let entries = std::fs::read_dir(directory).map_err(failed)?;
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    entries.map(|entry| entry.map(name).map_err(failed)).collect()
+}
+
+/// Returns the directory of a page such as `forebay.1`.
+fn section(page: &str) -> String {
+    format!("man{}", page.rsplit('.').next().unwrap_or_default())
+}
+
+/// Returns the path of a compressed page below the directory that has `share`.
+pub(super) fn page(share: &str, name: &str) -> String {
+    format!("{share}/man/{}/{name}.gz", section(name))
+}
+
+/// Returns the paths of the completions below the directory that has `share`.
+pub(super) fn completions(share: &str) -> [String; 3] {
+    COMPLETIONS.map(|(_, path)| format!("{share}/{path}"))
 }
 
 /// Copies files of the checkout into a directory.
