@@ -15,6 +15,7 @@
 //! An owner has `name`, `parent`, `weight`, `counters` with the names of
 //! [`forebay::OWNER_COUNTERS`], `in_flight`, and `stages` with `total` and `driver`. At most
 //! [`OWNERS_MAX`] are listed.
+//!
 //! `in_flight` and `stages` of an owner are those of requests that start within [`WATCH`] after an
 //! answer that lists the owner ([`forebay::OwnerActivity`]). They are counted only then, because
 //! that makes I/O dearer. A reader that asks less often misses some.
