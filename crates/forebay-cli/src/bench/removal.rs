@@ -103,10 +103,12 @@ impl<'a> Removal<'a> {
         let is_awaited = |place| {
             uses.iter().any(|of_job| of_job.nr_waiting > 0 && of_job.places.contains(&place))
         };
-        let now: Vec<_> = due
-            .extract_if(.., |_, due| !is_awaited(due.place))
-            .map(|(path, due)| (path, due.job, self.writers(uses, due.place)))
-            .collect();
+        let (later, now): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            take(due).into_iter().partition(|(_, due)| is_awaited(due.place));
+        *due = later;
+        let with_writers =
+            |(path, due): (PathBuf, Due)| (path, due.job, self.writers(uses, due.place));
+        let now: Vec<_> = now.into_iter().map(with_writers).collect();
         // A removal of a large file takes time. The jobs that begin meanwhile do not use it.
         drop(state);
         for (path, job, writers) in now {
