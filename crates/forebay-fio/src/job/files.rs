@@ -178,7 +178,7 @@ impl Job {
         let times = if increment == Size::Bytes(0) { 0 } else { clone };
         let mut extent = Extent { offset, increment: (increment, times), size: self.size };
         if let Some(length) = length {
-            extent.offset = Size::Bytes(extent.aligned_start(length, self.bs));
+            extent.offset = Size::Bytes(extent.aligned_start(length, self.smallest_size()));
             extent.increment = (Size::Bytes(0), 0);
         }
         extent.size = match (self.files.filesize, self.size) {

@@ -104,9 +104,15 @@ impl Job {
         self.region_of(&self.extent(0, 0, 1, Some(capacity)), capacity)
     }
 
+    /// Returns the smallest size of all directions, including those that the job does not use. fio
+    /// aligns a percentage in `offset` to it.
+    pub(super) fn smallest_size(&self) -> u32 {
+        self.sizes.iter().map(|rule| rule.min()).min().unwrap_or(self.bs)
+    }
+
     /// Returns the offset and the length of the region that `extent` asks for.
     fn requested_range(&self, extent: &Extent, capacity: u64) -> (u64, u64) {
-        let offset = extent.aligned_start(capacity, self.bs);
+        let offset = extent.aligned_start(capacity, self.smallest_size());
         let rest = capacity.saturating_sub(offset);
         let len = match extent.size {
             None | Some(Size::Bytes(0)) => rest,

@@ -72,6 +72,7 @@ fn size_is_divided_and_filesize_is_not() {
 fn percentages_are_of_the_length_of_the_file_and_rounded_up_to_a_block() {
     check("--size=30k --offset=10%", 0, Some(0), (0, Some(10_240)));
     check("--size=30k --offset=10%", 0, Some(65_536), (8192, Some(10_240)));
+    check("--bs=12k,4k --size=30k --offset=10%", 0, Some(65_536), (8192, Some(10_240)));
     check("--size=30k --offset=1 --offset_increment=10%", 2, Some(50_000), (12_288, Some(10_240)));
     check("--filesize=16k --offset=50%", 0, Some(0), (0, Some(16_384)));
     check("--filesize=64k --offset=50%", 0, Some(32_768), (16_384, Some(49_152)));
