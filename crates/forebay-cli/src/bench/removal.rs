@@ -2,13 +2,15 @@
 //!
 //! Source: fio 3.33. It opens files when a job begins, and creates missing ones then. So a job that
 //! begins after a removal has a file, and its own `unlink` decides whether that remains. Here all
-//! disks are open from the start, so a removal is put off while a job that has not begun may use
-//! the file. It is cancelled when such a job begins, and made when none of them can begin any more.
+//! disks are open from the start, so a removal is deferred while a job that has not begun may use
+//! the file. It is cancelled when such a job begins, and performed when none of them can begin any
+//! more.
 //!
 //! As in fio, a removal does not wait for jobs that have begun: their disk keeps the removed file
 //! until it is closed. A job that has not begun removes nothing.
 //!
-//! The clones report to this on their own threads, before a job that waits for them begins.
+//! Each clone reports its start and its end on its own thread. It reports its end before a job that
+//! waits for it begins.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{remove_file, symlink_metadata};
@@ -23,7 +25,7 @@ use forebay_fio::job::Job;
 use super::plan::{self, Target};
 use crate::output;
 
-/// The files that jobs of a run remove. Dropping it makes the removals that are put off.
+/// The files that jobs of a run remove. Dropping it performs the deferred removals.
 #[derive(Debug)]
 pub(super) struct Removal<'a> {
     jobs: &'a [Job],
@@ -33,14 +35,14 @@ pub(super) struct Removal<'a> {
 #[derive(Debug)]
 struct State {
     /// By job.
-    uses: Vec<Use>,
+    jobs_files: Vec<JobFiles>,
     /// The files to be removed.
-    due: BTreeMap<PathBuf, Due>,
+    pending: BTreeMap<PathBuf, PendingRemoval>,
 }
 
 /// The files of a job, and its progress.
 #[derive(Debug, Default)]
-struct Use {
+struct JobFiles {
     /// Each file with its place: all names of a file have the same one.
     files: BTreeMap<PathBuf, u64>,
     places: HashSet<u64>,
@@ -50,9 +52,9 @@ struct Use {
     has_begun: bool,
 }
 
-/// A removal.
+/// A removal that a job has not cancelled.
 #[derive(Debug, Clone, Copy)]
-struct Due {
+struct PendingRemoval {
     place: u64,
     /// The job that removes the file.
     job: usize,
@@ -61,36 +63,36 @@ struct Due {
 impl<'a> Removal<'a> {
     /// Returns the state before the run of these targets.
     pub(super) fn new(jobs: &'a [Job], targets: &[Target]) -> Self {
-        let mut uses: Vec<_> = jobs.iter().map(|_| Use::default()).collect();
+        let mut jobs_files: Vec<_> = jobs.iter().map(|_| JobFiles::default()).collect();
         for clone in plan::clones(targets) {
-            let of_job = &mut uses[clone[0].job];
+            let of_job = &mut jobs_files[clone[0].job];
             of_job.nr_waiting += 1;
             for (target, path) in clone.iter().filter_map(|it| Some((it, it.path()?))) {
                 of_job.files.insert(path, target.place);
                 of_job.places.insert(target.place);
             }
         }
-        Self { jobs, state: Mutex::new(State { uses, due: BTreeMap::new() }) }
+        Self { jobs, state: Mutex::new(State { jobs_files, pending: BTreeMap::new() }) }
     }
 
     /// Records that a clone of `job` begins: after its `wait_for` and `startdelay`, or together
     /// with the other clones of its stage.
     pub(super) fn clone_begins(&self, job: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { uses, due } = &mut *state;
-        let of_job = &mut uses[job];
+        let State { jobs_files, pending } = &mut *state;
+        let of_job = &mut jobs_files[job];
         of_job.nr_waiting -= 1;
         of_job.nr_running += 1;
         of_job.has_begun = true;
         // This job decides about its files.
-        due.retain(|_, due| !of_job.places.contains(&due.place));
+        pending.retain(|_, pending| !of_job.places.contains(&pending.place));
     }
 
-    /// Records the end of a clone of `job`, and makes the removals that no job prevents any more.
+    /// Records the end of a clone of `job`, and performs the removals that no job prevents any more.
     pub(super) fn clone_ended(&self, job: usize, has_begun: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { uses, due } = &mut *state;
-        let of_job = &mut uses[job];
+        let State { jobs_files, pending } = &mut *state;
+        let of_job = &mut jobs_files[job];
         match has_begun {
             true => of_job.nr_running -= 1,
             false => of_job.nr_waiting -= 1,
@@ -98,16 +100,18 @@ impl<'a> Removal<'a> {
         let has_ended = of_job.nr_waiting + of_job.nr_running == 0;
         if has_ended && of_job.has_begun && self.jobs[job].files.unlink {
             let files = of_job.files.iter();
-            due.extend(files.map(|(path, &place)| (path.clone(), Due { place, job })));
+            pending
+                .extend(files.map(|(path, &place)| (path.clone(), PendingRemoval { place, job })));
         }
         let is_awaited = |place| {
-            uses.iter().any(|of_job| of_job.nr_waiting > 0 && of_job.places.contains(&place))
+            jobs_files.iter().any(|of_job| of_job.nr_waiting > 0 && of_job.places.contains(&place))
         };
         let (later, now): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            take(due).into_iter().partition(|(_, due)| is_awaited(due.place));
-        *due = later;
-        let with_writers =
-            |(path, due): (PathBuf, Due)| (path, due.job, self.writers(uses, due.place));
+            take(pending).into_iter().partition(|(_, pending)| is_awaited(pending.place));
+        *pending = later;
+        let with_writers = |(path, pending): (PathBuf, PendingRemoval)| {
+            (path, pending.job, self.writers(jobs_files, pending.place))
+        };
         let now: Vec<_> = now.into_iter().map(with_writers).collect();
         // A removal of a large file takes time. The jobs that begin meanwhile do not use it.
         drop(state);
@@ -117,8 +121,8 @@ impl<'a> Removal<'a> {
     }
 
     /// Returns the jobs that write to a file at present, and that do not remove it themselves.
-    fn writers(&self, uses: &[Use], place: u64) -> Vec<&'a str> {
-        let writers = self.jobs.iter().zip(uses).filter(|(job, of_job)| {
+    fn writers(&self, jobs_files: &[JobFiles], place: u64) -> Vec<&'a str> {
+        let writers = self.jobs.iter().zip(jobs_files).filter(|(job, of_job)| {
             let writes = job.rw.has(Direction::Write) && !job.files.unlink;
             writes && of_job.nr_running > 0 && of_job.places.contains(&place)
         });
@@ -141,19 +145,19 @@ impl<'a> Removal<'a> {
         for writer in writers.iter().filter(|_| is_last) {
             output::stderr(&format!(
                 "forebay: {writer}: --unlink of {remover} has removed {shown} while {writer} \
-                 writes to it: all its data in this file are lost; give {writer} another file, or \
-                 let it begin after {remover} with --wait_for\n"
+                 writes to it: everything that {writer} writes to it is lost; give {writer} another \
+                 file, or start it after {remover} with --wait_for\n"
             ));
         }
     }
 }
 
 impl Drop for Removal<'_> {
-    /// Removes the files that stages which did not begin would have used.
+    /// Performs the removals that were deferred for jobs that never began.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (path, due) in take(&mut state.due) {
-            self.remove(&path, due.job, &[]);
+        for (path, pending) in take(&mut state.pending) {
+            self.remove(&path, pending.job, &[]);
         }
     }
 }

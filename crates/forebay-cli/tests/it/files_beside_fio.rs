@@ -232,17 +232,17 @@ fn low_rate_ends_the_job() {
 }
 
 #[test]
-fn page_cache_of_a_removed_file_is_dropped_for_later_jobs() {
+fn page_cache_of_a_file_that_is_removed_under_a_running_job_is_dropped() {
     let folder = folder();
     let output = bench(
         &folder,
-        "--filename=x --size=1m --ioengine=psync --name=a --rw=write --unlink=1 --end_fsync=1 \
-         --name=b --stonewall --rw=read --name=c --rw=write --verify=crc32c",
+        "--filename=x --size=64k --ioengine=psync --rw=write --name=a --unlink=1 --name=b --unlink=0 \
+         --offset=64k --rate_iops=100 --number_ios=4 --verify=crc32c",
     );
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(!text.contains("cannot drop its page cache"), "{text}");
-    assert!(text.contains("b: uses psync:x after --unlink of a has removed it"), "{text}");
+    assert!(text.contains("b: --unlink of a has removed x while b"), "{text}");
 }
 
 #[test]
@@ -296,8 +296,8 @@ fn data_that_an_unlink_removes_under_a_writer_are_noted() {
     let write = "--filename=x --size=64k --rw=write --name=a --unlink=1 --name=b --unlink=0";
     let output = bench(&folder, &format!("{write} --rate_iops=100 --number_ios=4"));
     let text = stderr(&output);
-    let note = "forebay: b: --unlink of a has removed x while b writes to it: all its data in this \
-                file are lost; give b another file, or let it begin after a with --wait_for\n";
+    let note = "forebay: b: --unlink of a has removed x while b writes to it: everything that b \
+                writes to it is lost; give b another file, or start it after a with --wait_for\n";
     assert!(text.ends_with(note), "{text}");
     assert!(!folder.path().join("x").exists());
 }

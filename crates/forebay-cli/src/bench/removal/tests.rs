@@ -92,5 +92,5 @@ fn writers_of_a_removed_file_are_those_that_run_and_keep_it() {
     let removal = Removal::new(&command.jobs, &targets);
     (0..5).for_each(|job| removal.clone_begins(job));
     let state = removal.state.lock().expect("no panic");
-    assert_eq!(removal.writers(&state.uses, targets[0].place), ["b"]);
+    assert_eq!(removal.writers(&state.jobs_files, targets[0].place), ["b"]);
 }
