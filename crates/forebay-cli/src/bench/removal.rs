@@ -88,7 +88,8 @@ impl<'a> Removal<'a> {
         pending.retain(|_, pending| !of_job.places.contains(&pending.place));
     }
 
-    /// Records the end of a clone of `job`, and performs the removals that no job prevents any more.
+    /// Records the end of a clone of `job`, and performs the removals that no job prevents any
+    /// more.
     pub(super) fn clone_ended(&self, job: usize, has_begun: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { jobs_files, pending } = &mut *state;
@@ -145,8 +146,8 @@ impl<'a> Removal<'a> {
         for writer in writers.iter().filter(|_| is_last) {
             output::stderr(&format!(
                 "forebay: {writer}: --unlink of {remover} has removed {shown} while {writer} \
-                 writes to it: everything that {writer} writes to it is lost; give {writer} another \
-                 file, or start it after {remover} with --wait_for\n"
+                 writes to it: everything that {writer} writes to it is lost; give {writer} \
+                 another file, or start it after {remover} with --wait_for\n"
             ));
         }
     }

@@ -236,8 +236,8 @@ fn page_cache_of_a_file_that_is_removed_under_a_running_job_is_dropped() {
     let folder = folder();
     let output = bench(
         &folder,
-        "--filename=x --size=64k --ioengine=psync --rw=write --name=a --unlink=1 --name=b --unlink=0 \
-         --offset=64k --rate_iops=100 --number_ios=4 --verify=crc32c",
+        "--filename=x --size=64k --ioengine=psync --rw=write --name=a --unlink=1 --name=b \
+         --unlink=0 --offset=64k --rate_iops=100 --number_ios=4 --verify=crc32c",
     );
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
