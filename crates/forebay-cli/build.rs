@@ -43,13 +43,13 @@ fn published(directory: &Path) -> Option<String> {
     commit.get(..12).map(str::to_owned)
 }
 
-/// Returns whether this is a build for tests, which records no commit: each one would build the
-/// program again.
+/// Returns whether this is a build for tests. It records no commit, so that a new commit does not
+/// build the program again.
 fn is_debug() -> bool {
     env::var("PROFILE").is_ok_and(|profile| profile == "debug")
 }
 
-/// Returns the root of the checkout, if the commit of it is recorded.
+/// Returns the root of the checkout, or `None` if this build does not record its commit.
 fn checkout(directory: &Path) -> Option<PathBuf> {
     // Only a checkout of this workspace counts, not one that contains a copy of it.
     let root = directory.join("../..");

@@ -26,6 +26,7 @@
 mod bench;
 
 mod calibrate;
+mod completed_values;
 mod control;
 mod counters;
 mod descriptors;
@@ -53,7 +54,6 @@ mod top;
 mod trace;
 mod usage;
 mod version;
-mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -47,10 +47,10 @@ use self::scenario::ScenarioFile;
 use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
 use crate::bench::has_one_class;
+use crate::completed_values::{any_text, completing};
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
 use crate::number;
-use crate::words::{any_text, completed};
 
 /// The end of `forebay sim --help`.
 const NOTES: &str = "\
@@ -120,7 +120,7 @@ pub(crate) struct Args {
     /// file of forebay calibrate: a path with a / or the ending .model
     /// [default: that of the job file, else fixed]
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]|FILE", value_hint = ValueHint::AnyPath)]
-    #[arg(hide_possible_values = true, value_parser = completed(any_text, DeviceSpec::names()))]
+    #[arg(hide_possible_values = true, value_parser = completing(any_text, DeviceSpec::names()))]
     device: Option<String>,
     /// Set a key of the disk (forebay help policies, max_sectors_kb) or a processor cost
     /// (cpu_turn_ns, see below); may be repeated. Overrides the job file
@@ -143,7 +143,7 @@ pub(crate) struct Args {
     /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
-    #[arg(hide_possible_values = true, value_parser = completed(any_text, Wake::names()))]
+    #[arg(hide_possible_values = true, value_parser = completing(any_text, Wake::names()))]
     wake: Option<String>,
     /// Maximum number of requests in flight, 1 to 10240 [default: that of the device, 256 for fixed
     /// and flaky; chosen by the seed with --random]

@@ -327,6 +327,11 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("ctl s resize a 1m", &["unexpected argument '1m'"]);
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
     check("serve a --threads x", &["--threads=x: expected a whole number from 1 to 4096"]);
+    check("serve a --tls", &["--tls needs a value (accepted: off, on, require)"]);
+    // They take more than the words that a shell completes.
+    check("serve a --poll", &["--poll needs a value"]);
+    check("sim --device", &["--device needs a value"]);
+    check("ctl s log-level loud", &["LEVEL 'loud': expected error, warning or info"]);
 }
 
 #[test]

@@ -96,7 +96,12 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("unknown command '{command}'; {hint}")
         }
-        ErrorKind::InvalidValue => invalid_value(error, &option(), &value()),
+        ErrorKind::InvalidValue => {
+            let program = P::command();
+            let named = args.get(1).and_then(|name| program.find_subcommand(name));
+            let is_whole = !named.is_some_and(|named| takes_more_than_words(named, &option()));
+            invalid_value(error, &option(), &value(), is_whole)
+        }
         ErrorKind::ValueValidation => {
             let why = error.source().map_or("unknown value".to_owned(), ToString::to_string);
             // The standard library's words for numbers.
@@ -107,7 +112,12 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
                 "number too large to fit in target type" => "too large",
                 why => why,
             };
-            format!("{}={}: {why}", option(), value())
+            match option() {
+                name if name.starts_with('[') => {
+                    format!("{} '{}': {why}", name.trim_matches(['[', ']']), value())
+                }
+                option => format!("{option}={}: {why}", value()),
+            }
         }
         ErrorKind::ArgumentConflict => {
             let prior = text(ContextKind::PriorArg).unwrap_or_default();
@@ -134,9 +144,22 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
     })
 }
 
-/// Returns the message for a value that is none of the accepted ones, or is missing.
-fn invalid_value(error: &Error, option: &str, value: &str) -> String {
+/// Returns whether an option of a command, or of one of its commands, takes values that are not
+/// among the words which a shell completes.
+fn takes_more_than_words(command: &clap::Command, option: &str) -> bool {
+    let is_it = |arg: &&clap::Arg| {
+        arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long))
+            && arg.is_hide_possible_values_set()
+    };
+    command.get_arguments().any(|arg| is_it(&arg))
+        || command.get_subcommands().any(|sub| takes_more_than_words(sub, option))
+}
+
+/// Returns the message for a value that is none of the accepted ones, or is missing. Lists the
+/// accepted ones if the error has the whole list.
+fn invalid_value(error: &Error, option: &str, value: &str, is_whole: bool) -> String {
     let accepted = context(error, ContextKind::ValidValue)
+        .filter(|_| is_whole)
         .map_or(String::new(), |accepted| format!(" (accepted: {accepted})"));
     match value {
         "" => format!("{option} needs a value{accepted}"),

@@ -131,8 +131,8 @@ fn command(line: &[u8]) -> Result<(), String> {
         Some(Value::String(command)) if command == "stats" => Ok(()),
         Some(other) => Err(format!(
             "command {other}: this process is not a server, and its socket only shows counters: \
-             watch it with `forebay top`, or trace it with `forebay bench --trace DIR`; for \
-             programs: {expected}"
+             watch it with `forebay top`; to trace a run of `bench`, start it with --trace, and in \
+             a program use `forebay::Trace`; a program that reads the counters: {expected}"
         )),
         None => Err(format!("the field \"command\" is missing: {expected}")),
     }

@@ -117,8 +117,9 @@ fn malformed_requests_are_answered_and_the_connection_stays() {
             r#"{"command":"drain"}"#,
             format!(
                 "command \"drain\": this process is not a server, and its socket only shows \
-                 counters: watch it with `forebay top`, or trace it with `forebay bench --trace \
-                 DIR`; for programs: {expected}"
+                 counters: watch it with `forebay top`; to trace a run of `bench`, start it with \
+                 --trace, and in a program use `forebay::Trace`; a program that reads the \
+                 counters: {expected}"
             ),
         ),
         (r#"{"command":"stats","x":1}"#, format!("there is no field \"x\": {expected}")),

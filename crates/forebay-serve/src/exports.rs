@@ -10,6 +10,7 @@
 //! 3. When all have left it, its disk is flushed, and its index is free.
 
 use crate::export::Export;
+use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The exports of a server.
@@ -24,6 +25,8 @@ pub(crate) struct Exports {
 struct State {
     /// By index. `None`: free.
     slots: Vec<Option<Slot>>,
+    /// The names of exports that were removed.
+    removed: HashSet<String>,
     is_ending: bool,
 }
 
@@ -47,7 +50,7 @@ impl Exports {
     pub(crate) fn new(exports: Vec<Export>) -> Exports {
         let slot = |export| Some(Slot { export: Arc::new(export), nr_users: None });
         let slots = exports.into_iter().map(slot).collect();
-        let state = State { slots, is_ending: false };
+        let state = State { slots, removed: HashSet::new(), is_ending: false };
         Exports { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -154,8 +157,17 @@ impl Exports {
 
     /// Removes an export, which no worker or device uses.
     pub(crate) fn remove(&self, index: usize) {
-        self.state().slots[index] = None;
+        let mut state = self.state();
+        if let Some(slot) = state.slots[index].take() {
+            state.removed.insert(slot.export.name.clone());
+        }
+        drop(state);
         self.changed.notify_all();
+    }
+
+    /// Returns whether an export with this name was removed.
+    pub(crate) fn was_removed(&self, name: &str) -> bool {
+        self.state().removed.contains(name)
     }
 
     /// Begins shutdown: no export is added or removed any more.

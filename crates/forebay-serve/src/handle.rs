@@ -50,8 +50,8 @@ pub(crate) fn reload_certificates(shared: &Shared) -> Result<Option<&Path>, Serv
     let directory = tls.directory();
     match tls.reload() {
         Ok(()) => {
-            let of = directory.display();
-            shared.log.line(now_ns(), format_args!("reloaded the TLS certificates in {of}"));
+            let path = directory.display();
+            shared.log.line(now_ns(), format_args!("reloaded the TLS certificates in {path}"));
             Ok(Some(directory))
         }
         Err(error) => {

@@ -18,10 +18,10 @@ use forebay_sim::calibrate::{Family, Figures, Fit, FitError, fit};
 use self::disk::Subject;
 use self::real_time::Times;
 use crate::bench::stop::Stop;
+use crate::completed_values::completing;
 use crate::failure::Failure;
 use crate::number;
 use crate::output;
-use crate::words::completed;
 
 /// A larger root of the mean squared error is reported.
 const POOR: f64 = 0.1;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// [default: the one that fits best; if several fit about equally, the one with the fewest
     /// constants]
     #[arg(long, value_name = "FAMILY", hide_possible_values = true)]
-    #[arg(value_parser = completed(family, Family::ALL.map(Family::name)))]
+    #[arg(value_parser = completing(family, Family::ALL.map(Family::name)))]
     family: Option<Family>,
     /// Also measure writes and flushes, which destroys the data of the disk [default: reads only]
     #[arg(long)]

@@ -2,9 +2,9 @@
 
 use super::pairs;
 use super::socket::MAX_DESCRIPTORS;
+use crate::completed_values::completing;
 use crate::failure::Failure;
 use crate::serve::devices::{DeviceShape, check_serial, shortened, socket_path};
-use crate::words::completed;
 use clap::Args;
 use forebay::{Class, Priority, Spec};
 use forebay_insight::socket_file::{self, SocketFile};
@@ -38,7 +38,7 @@ pub(super) struct AddArgs {
     limits: Option<String>,
     /// I/O priority, as in forebay serve
     #[arg(long, value_name = "CLASS[/LEVEL]", hide_possible_values = true)]
-    #[arg(value_parser = completed(str::parse::<Priority>, Class::ALL.map(Class::name)))]
+    #[arg(value_parser = completing(str::parse::<Priority>, Class::ALL.map(Class::name)))]
     priority: Option<Priority>,
     /// Serve it as vhost-user-blk at this socket, unix:PATH, to one virtual machine at a time; also
     /// over NBD, if the server has an NBD socket

@@ -3,9 +3,9 @@
 use super::add::{self, AddArgs, Passed};
 use super::socket::Connection;
 use super::{limits, pairs, print};
+use crate::completed_values::completing;
 use crate::failure::Failure;
 use crate::output;
-use crate::words::completed;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_insight::socket_file;
 use forebay_serve::LogLevel;
@@ -93,7 +93,7 @@ enum Command {
     },
     /// Stop the server when its clients have disconnected. It accepts no new connections
     Drain {
-        /// Disconnect the clients when their requests in flight have completed, as SIGTERM does
+        /// Disconnect the clients when their requests in flight have completing, as SIGTERM does
         #[arg(long)]
         force: bool,
     },
@@ -103,7 +103,7 @@ enum Command {
     LogLevel {
         /// Lowest severity to log
         #[arg(value_name = "LEVEL", hide_possible_values = true)]
-        #[arg(value_parser = completed(str::parse::<LogLevel>, LogLevel::ALL.map(LogLevel::name)))]
+        #[arg(value_parser = completing(str::parse::<LogLevel>, LogLevel::ALL.map(LogLevel::name)))]
         level: Option<LogLevel>,
     },
     /// Show whether a trace runs, begin the next one in the directory of serve --trace, or end it.

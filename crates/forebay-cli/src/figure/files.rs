@@ -18,7 +18,7 @@ pub(crate) fn check_figure(option: &str, path: &Path) -> Result<(), Failure> {
     };
     let path = path.display();
     Err(Failure::Usage(format!(
-        "{option}={path}: {why}: expected a file for the one figure, such as {}",
+        "{option}={path}: {why}; this run has one figure: expected a file such as {}",
         format!("{path}.svg").replace("/.svg", "/figure.svg")
     )))
 }
@@ -36,7 +36,7 @@ pub(crate) fn prepare_file(option: &str, path: &Path) -> Result<(), Failure> {
 /// Creates the folder of later figures, if it is missing.
 pub(crate) fn prepare_folder(option: &str, path: &Path) -> Result<(), Failure> {
     if is_svg(path) && !path.is_dir() {
-        let why = "this run has several figures: expected a folder for them, not a file";
+        let why = "the name ends in .svg; this run has several figures: expected a folder";
         return Err(Failure::Usage(format!("{option}={}: {why}", path.display())));
     }
     fs::create_dir_all(path).map_err(|error| {

@@ -1,8 +1,8 @@
 //! Options of the process: background, PID file, command, log.
 
 use super::ServeArgs;
+use crate::completed_values::completing;
 use crate::failure::Failure;
-use crate::words::completed;
 use clap::Args;
 use forebay_serve::{LogFormat, LogLevel};
 use rustix::fs::{FileType, fstat};
@@ -39,12 +39,12 @@ pub(crate) struct MannerArgs {
     pub(super) allow_path: Vec<PathBuf>,
     /// Lowest severity to log: error, warning or info
     #[arg(long, value_name = "LEVEL", default_value = "info", hide_possible_values = true)]
-    #[arg(value_parser = completed(str::parse::<LogLevel>, LogLevel::ALL.map(LogLevel::name)))]
+    #[arg(value_parser = completing(str::parse::<LogLevel>, LogLevel::ALL.map(LogLevel::name)))]
     pub(super) log_level: LogLevel,
     /// Format of the log: text (with times), json (an object in each line) or journald (with
     /// priorities) [default: journald if standard error is the journal of systemd, otherwise text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
-    #[arg(value_parser = completed(str::parse::<LogFormat>, LogFormat::ALL.map(LogFormat::name)))]
+    #[arg(value_parser = completing(str::parse::<LogFormat>, LogFormat::ALL.map(LogFormat::name)))]
     log_format: Option<LogFormat>,
 }
 

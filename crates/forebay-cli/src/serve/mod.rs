@@ -26,11 +26,11 @@ use self::manners::{MannerArgs, note};
 use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
+use crate::completed_values::completing;
 use crate::descriptors::raise_nr_descriptors;
 use crate::failure::Failure;
 use crate::number;
 use crate::output;
-use crate::words::completed;
 use clap::{Args, ValueEnum};
 use forebay::{Class, OpenError, Priority};
 use forebay_serve::{
@@ -105,7 +105,7 @@ pub(crate) struct ServeArgs {
     /// highest, to 7, as in realtime/2; repeat it for several disks, in their order. Only
     /// mq-deadline and bfq order by the class [default: best-effort/4]
     #[arg(long, value_name = "CLASS[/LEVEL]", hide_possible_values = true)]
-    #[arg(value_parser = completed(str::parse::<Priority>, Class::ALL.map(Class::name)))]
+    #[arg(value_parser = completing(str::parse::<Priority>, Class::ALL.map(Class::name)))]
     priority: Vec<Priority>,
     /// Path of a control socket, in a directory that only you may enter: `forebay ctl PATH ...`
     /// manages the running server [default: none]
@@ -146,7 +146,7 @@ pub(crate) struct ServeArgs {
     /// less time with it, and wastes at most 20 % of a processor per thread. A number polls for
     /// that many microseconds in each wait, 1 to 1000000, whatever it costs. `off` sleeps at once
     #[arg(long, default_value = "adaptive", value_name = "adaptive|off|BUDGET_US")]
-    #[arg(hide_possible_values = true, value_parser = completed(poll_mode, ["adaptive", "off"]))]
+    #[arg(hide_possible_values = true, value_parser = completing(poll_mode, ["adaptive", "off"]))]
     poll: PollMode,
     /// Serve metrics at this address: tcp:HOST[:PORT] or unix:PATH. /metrics returns OpenMetrics
     /// for Prometheus, /diskstats a line per export in the format of /proc/diskstats [default port:

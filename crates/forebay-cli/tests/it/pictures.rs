@@ -136,9 +136,12 @@ fn file_and_folder_of_figures_are_not_mistaken_for_each_other() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("d")).expect("a folder");
     for (args, message) in [
-        ("--sweep iodepth=1,2 --svg sv", "sv: the name does not end in .svg: expected a file"),
-        ("--sweep iodepth=1,2 --svg d", "d: it is a folder: expected a file for the one figure"),
-        ("--svg sv.svg", "sv.svg: this run has several figures: expected a folder for them"),
+        ("--sweep iodepth=1,2 --svg sv", "sv: the name does not end in .svg; this run has one"),
+        (
+            "--sweep iodepth=1,2 --svg d",
+            "d: it is a folder; this run has one figure: expected a file",
+        ),
+        ("--svg sv.svg", "sv.svg: the name ends in .svg; this run has several figures"),
     ] {
         let args = format!("bench {SHORT} --filename=ram:1M {args}");
         let output = forebay(&folder).args(args.split_whitespace()).output().expect("it runs");

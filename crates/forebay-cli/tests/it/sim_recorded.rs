@@ -174,7 +174,7 @@ fn recordings_that_cannot_be_run_are_refused_with_the_reason() {
     check_refused(
         "job.fio --sweep wake=fair,batch --svg sv",
         LOG,
-        "--svg=sv: the name does not end in .svg: expected a file for the one figure, such as \
+        "--svg=sv: the name does not end in .svg; this run has one figure: expected a file such as \
          sv.svg",
     );
     for svg in ["job.fio", "more.fio", "my.model"] {

@@ -157,11 +157,13 @@ fn record(server: &Managed, descriptors: Vec<OwnedFd>) -> Result<Value, String> 
     Ok(json!({ "trace": describe_trace(server) }))
 }
 
-/// Returns the export with this name. If no export has it, it may also be a
-/// [label](labels_of_default) of the default export, whose name is empty.
+/// Returns the export with this name. If no export has or had it, it may also be a
+/// [label](labels_of_default) of the default export, whose name is empty. The name of a removed
+/// export would else reach another disk than its user expects.
 fn named(server: &Managed, name: &str) -> Result<Found, String> {
     let default = || {
-        let found = server.shared.exports.named("")?;
+        let exports = &server.shared.exports;
+        let found = exports.named("").filter(|_| !exports.was_removed(name))?;
         labels_of_default(server, &found).iter().any(|label| label == name).then_some(found)
     };
     exactly_named(server, name).or_else(|error| default().ok_or(error))

@@ -112,6 +112,10 @@ fn default_export_also_has_the_name_that_top_shows() {
     let control = control_of(&["ram:1M", ""]);
     assert_eq!(answer(&control, &limits_of("ram:1M"))["export"], "ram:1M");
     assert_eq!(answer(&control, &limits_of("(default)"))["export"], "");
+    let control = control_of(&["", "ram:1M"]);
+    control.server.shared.exports.remove(1);
+    let refused = answer(&control, &limits_of("ram:1M"))["error"].to_string();
+    assert!(refused.contains("there is no export"), "the name was another export's: {refused}");
     let control = control_of(&["a"]);
     control.server.shared.exports.remove(0);
     let error = "there is no export \"a\": this server has none; add one first";

@@ -9,27 +9,27 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
 
-/// A parser with words.
+/// A parser, and the words that a shell completes.
 #[derive(Clone, Debug)]
-pub(crate) struct Words<P> {
+pub(crate) struct WithCompletedValues<P> {
     parser: P,
     words: Vec<&'static str>,
 }
 
-/// Returns a parser of values, of which a shell completes these words.
-pub(crate) fn completed<P: TypedValueParser>(
+/// Adds the words that a shell completes to a parser.
+pub(crate) fn completing<P: TypedValueParser>(
     parser: P,
     words: impl IntoIterator<Item = &'static str>,
-) -> Words<P> {
-    Words { parser, words: words.into_iter().collect() }
+) -> WithCompletedValues<P> {
+    WithCompletedValues { parser, words: words.into_iter().collect() }
 }
 
-/// Parses nothing: the program checks the text later, in its context.
+/// Accepts any text: the program checks it later, in its context.
 pub(crate) fn any_text(text: &str) -> Result<String, Infallible> {
     Ok(text.to_owned())
 }
 
-impl<P: TypedValueParser> TypedValueParser for Words<P> {
+impl<P: TypedValueParser> TypedValueParser for WithCompletedValues<P> {
     type Value = P::Value;
 
     fn parse_ref(
