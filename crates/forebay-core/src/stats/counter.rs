@@ -74,7 +74,7 @@ impl SharedCounter {
         self.0.fetch_add(nr, Ordering::Relaxed);
     }
 
-    /// Costs a load if the value is not larger.
+    /// Raises the number to `value` if that is larger. If not, this costs only a load.
     #[inline]
     pub(crate) fn raise_to(&self, value: u64) {
         if value > self.get() {
