@@ -16,9 +16,9 @@
 //! [`forebay::OWNER_COUNTERS`], `in_flight`, and `stages` with `total` and `driver`. At most
 //! [`OWNERS_MAX`] are listed.
 //!
-//! `in_flight` and `stages` of an owner are those of requests that start within [`WATCH`] after an
-//! answer that lists the owner ([`forebay::OwnerActivity`]). They are counted only then, because
-//! that makes I/O dearer. A reader that asks less often misses some.
+//! `in_flight` and `stages` of an owner are those of requests that start within [`WATCH_DURATION`]
+//! after an answer that lists the owner ([`forebay::OwnerActivity`]). They are counted only then,
+//! because counting makes I/O more expensive. A reader that asks less often misses some requests.
 //!
 //! EXPORT is of `forebay serve` only: `name`, `disk` with the number of its disk, `clients`,
 //! `in_flight`, `requests`, `errors`, `read_bytes`, `written_bytes`, `received_bytes`,
@@ -42,7 +42,7 @@ pub const PROTOCOL: u64 = 1;
 pub const OWNERS_MAX: usize = 256;
 
 /// How long the owners of an answer are watched.
-pub const WATCH: Duration = Duration::from_secs(10);
+pub const WATCH_DURATION: Duration = Duration::from_secs(10);
 
 /// The description of this process.
 #[doc(hidden)]
@@ -136,7 +136,7 @@ pub fn disk(name: &str, meter: &DiskMeter) -> Value {
 
 /// Returns the description of an owner, and watches it.
 fn owner(owner: &OwnerMeter) -> Value {
-    owner.watch(WATCH);
+    owner.watch(WATCH_DURATION);
     let (stats, activity) = (owner.stats(), owner.activity());
     let counters = OWNER_COUNTERS.iter();
     let counters: Map<String, Value> =

@@ -56,7 +56,7 @@ pub(super) struct Owner {
     pub(super) parent: Option<String>,
     pub(super) weight: u32,
     pub(super) counters: BTreeMap<String, Option<u64>>,
-    /// `None` from a process of version 0.1 before it counted them.
+    /// `None` if the process is of an older build, which does not count them.
     #[serde(default)]
     pub(super) in_flight: Option<u64>,
     #[serde(default)]
@@ -169,7 +169,11 @@ pub(super) mod tests {
                 "owners": owners,
             })
         };
-        let owners = [owner("vm1", None, None), owner("7", Some("vm1"), Some(4))];
+        let owners = [
+            owner("export:a.img", None, None),
+            owner("client:7", Some("export:a.img"), Some(4)),
+            owner("client:8", Some("export:a.img"), None),
+        ];
         json!({
             "protocol": 1, "now_ns": 1_000_000_000 * s,
             "process": {

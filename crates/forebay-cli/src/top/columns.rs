@@ -61,12 +61,12 @@ pub(super) const OWNERS: [Column<OwnerSample>; 14] = [
     column("DEPTH", 5, 0, |owner| number(owner.in_flight)),
     column("MEAN", 7, 0, |owner| owner.stages.first().map_or_else(dash, mean)),
     column("P99", 7, 0, |owner| owner.stages.first().map_or_else(dash, p99)),
-    column("DRIVER", 7, 120, |owner| owner.stages.last().map_or_else(dash, mean)),
+    column("DEVICE", 7, 120, |owner| owner.stages.last().map_or_else(dash, mean)),
     column("LIMIT", 15, 0, |owner| wait(owner, "limit")),
     column("TAG", 15, 120, |owner| wait(owner, "tag")),
     column("SCHED", 15, 100, |owner| wait(owner, "scheduler")),
     column("MISSED", 6, 140, |owner| count(owner.missed_windows)),
-    column("AT MOST", 7, 140, |owner| number(owner.depth)),
+    column("MAX DEPTH", 9, 140, |owner| number(owner.depth)),
     column("WEIGHT", 6, 140, |owner| owner.weight.to_string()),
 ];
 
@@ -93,6 +93,20 @@ pub(super) fn wait_text(wait: &WaitSample) -> String {
         true => format!("{}/s {}", count(wait.per_second), time(wait.mean_ns)),
         false => dash(),
     }
+}
+
+/// Returns a name that fits into a column. The middle of a longer one is left out, because names
+/// of the clients of an export differ only at the end.
+pub(super) fn shortened(name: String, width: usize) -> String {
+    let nr_chars = name.chars().count();
+    if nr_chars <= width || width == 0 {
+        return name;
+    }
+    let nr_first = (width - 1) / 3;
+    let nr_last = width - 1 - nr_first;
+    let first = name.chars().take(nr_first);
+    let last = name.chars().skip(nr_chars - nr_last);
+    first.chain(['\u{2026}']).chain(last).collect()
 }
 
 /// Returns a number, or a dash without one.
@@ -173,10 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn long_names_keep_their_first_and_last_characters() {
+        let short = |width| shortened("export:a.img/client:7".to_owned(), width);
+        assert_eq!(short(21), "export:a.img/client:7");
+        assert_eq!(short(14), "expo\u{2026}/client:7");
+        assert_eq!(
+            (short(3), short(2), short(1)),
+            ("\u{2026}:7".into(), "\u{2026}7".into(), "\u{2026}".into())
+        );
+        assert_eq!(shortened("\u{e4}\u{f6}\u{fc}x".to_owned(), 4), "\u{e4}\u{f6}\u{fc}x");
+    }
+
+    #[test]
     fn columns_of_narrow_screens_fit_into_eighty() {
         fn width<T>(columns: &[Column<T>], screen: u16) -> u16 {
             let shown = columns.iter().filter(|column| column.from_width <= screen);
-            shown.map(|column| column.width + 1).sum()
+            // A blank is between two columns.
+            shown.map(|column| column.width + 1).sum::<u16>() - 1
         }
         for screen in [80, 100, 120, 140] {
             let widths = [width(&DISKS, screen), width(&EXPORTS, screen), width(&OWNERS, screen)];

@@ -361,7 +361,7 @@ mod tests {
         let tag = &disk.waits[0];
         assert_eq!((tag.cause, tag.per_second, tag.mean_ns), ("tag", 120.0, 45_000.0));
         let owner = &sample.owners[1];
-        assert_eq!((owner.parent.as_deref(), owner.depth), (Some("vm1"), Some(4)));
+        assert_eq!((owner.parent.as_deref(), owner.depth), (Some("export:a.img"), Some(4)));
         assert_eq!((owner.iops, owner.missed_windows), (500.0, 2.0));
         assert_eq!(owner.waits[2].mean_ns, 300_000.0);
         let [total, driver] = &owner.stages[..] else { panic!("{:?}", owner.stages) };

@@ -4,15 +4,15 @@ use super::answer::Answer;
 use super::sample::Sample;
 use crate::control::ask;
 use crate::failure::Failure;
-use forebay_insight::stats::WATCH;
+use forebay_insight::stats::WATCH_DURATION;
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest time between two requests. For [`WATCH`] after each request, the process counts the
-/// I/O of owners from its start to its end.
-const RENEWAL: Duration = WATCH.checked_div(2).expect("a divisor that is not 0");
+/// The longest time between two requests. For [`WATCH_DURATION`] after each request, the process
+/// counts the I/O of owners from its start to its end.
+const RENEWAL: Duration = WATCH_DURATION.checked_div(2).expect("a divisor that is not 0");
 
 /// A process that answers at a socket.
 pub(super) struct Source {

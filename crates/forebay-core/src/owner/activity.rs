@@ -1,8 +1,9 @@
 //! Activity of an owner: its I/O in flight and the latency of that I/O, counted while an observer
 //! watches.
 //!
-//! These counts need an action at the end of each I/O, which most owners should not pay for. So an
-//! observer requests them, until a time that it moves on while it watches ([`Activity::watch`]).
+//! Counting costs instructions at the end of each I/O, which most owners should not pay for. So I/O
+//! is counted only until a time that an observer sets, and extends while it watches
+//! ([`Activity::watch`]).
 //!
 //! # Start and end
 //! A context compares that time with its own when a request leaves the queue of its owner. If the
@@ -12,8 +13,8 @@
 //! counted at its start is counted at its end, and no other one is. A bio ends once, so the number
 //! returns to 0 and is never negative.
 //!
-//! I/O that was in flight when an observer began to watch has no mark. The number in flight
-//! includes all I/O of the owner once that has ended.
+//! I/O that was in flight when an observer began to watch has no mark. The number in flight is
+//! complete when the unmarked I/O has ended.
 //!
 //! # Orderings
 //! All are relaxed. The time publishes nothing, and only one load of it decides about a request.
@@ -25,16 +26,18 @@ use crate::stats::counter::SharedGauge;
 use crate::stats::histogram::Histogram;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The I/O of an owner that has started while an observer has watched. I/O that leaves as one
-/// request counts once. I/O that the counters of the owner leave out is left out here too.
+/// The I/O of an owner that has started while an observer has watched. I/Os that leave as one
+/// request count as one. Flushes, and I/O that may have a reserved tag, are not counted, as in
+/// [`OwnerStats`](crate::OwnerStats).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OwnerActivity {
     /// Requests that have left the queue of the owner and have not ended.
     pub in_flight: u64,
     /// How long requests that succeeded took, in nanoseconds. The time begins when a request leaves
-    /// its plug, or when the last limit that held it back lets it go, and ends with its first bio.
-    /// A percentile is at most twice the exact value.
+    /// its plug, or when the last limit that held it back releases it, and ends with its first bio.
+    /// If it joins an older request in a scheduler, the earlier of the two times counts, but not
+    /// one before the submission of the bio. A percentile is at most twice the exact value.
     pub total: Histogram,
     /// How long the driver had these requests. Requests that are split or merged in a scheduler
     /// may be missing.

@@ -144,7 +144,7 @@ impl Request {
     pub(crate) fn push_front(&mut self, new: Request) {
         assert!(new.0.next.is_none() && new.nr_bios == 1);
         let mut second = core::mem::replace(&mut self.0, new.0);
-        core::mem::swap(&mut self.0.rq, &mut second.rq);
+        self.0.swap_header(&mut second);
         self.0.next = Some(second);
         self.nr_bios += 1;
     }
@@ -166,7 +166,7 @@ impl Request {
         new.seal();
         let nr_bios = self.nr_bios + new.nr_bios;
         let mut second = core::mem::replace(&mut self.0, new.0);
-        core::mem::swap(&mut self.0.rq, &mut second.rq);
+        self.0.swap_header(&mut second);
         let mut last = &mut *self.0;
         while let Some(ref mut next) = last.next {
             last = next;
@@ -187,7 +187,7 @@ impl Request {
         assert!(self.joined_back.is_none(), "a request is sealed first");
         let second = self.0.next.take().expect("a request of several bios is a list of them");
         let mut first = core::mem::replace(&mut self.0, second);
-        core::mem::swap(&mut self.0.rq, &mut first.rq);
+        self.0.swap_header(&mut first);
         self.nr_bios -= 1;
         self.skip = 0;
         first
@@ -394,7 +394,7 @@ impl Request {
     /// Moves the bio to `splits`, where it stays while it is cut.
     fn cut(&mut self, splits: &mut Splits) -> u32 {
         let mut rest = splits.new_part();
-        core::mem::swap(&mut rest.rq, &mut self.0.rq);
+        rest.swap_header(&mut self.0);
         let bio = core::mem::replace(&mut self.0, rest);
         let at = splits.insert(bio);
         self.part_of = Some(at);
@@ -420,6 +420,43 @@ pub(crate) fn nr_parts_left(rq: &Request, splits: &Splits, limits: &QueueLimits,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns a request of one bio, in a box whose earlier bio was issued at `issued_ns`.
+    fn reused(number: u32, queued_ns: u64, issued_ns: u64) -> Request {
+        let mut boxed = QueuedBio::new(0, number);
+        boxed.queued_ns = queued_ns;
+        boxed.rq.issued_ns = issued_ns;
+        Request(boxed)
+    }
+
+    #[test]
+    fn bio_that_loses_its_header_does_not_get_the_issue_time_of_another_io() {
+        for join in [Request::push_front, Request::prepend] {
+            let mut rq = reused(1, 10, 0);
+            join(&mut rq, reused(2, 30, 20));
+            rq.issued_ns = 40;
+            let second = rq.0.next.take().expect("the request has two bios");
+            assert_eq!((rq.0.driver_ns(50), second.driver_ns(50)), (Some(10), None));
+        }
+        let mut rq = reused(1, 10, 0);
+        rq.push_back(reused(2, 30, 20));
+        rq.seal();
+        rq.issued_ns = 40;
+        assert_eq!(rq.pop_front().driver_ns(50), None);
+    }
+
+    #[test]
+    fn split_bio_does_not_get_the_issue_time_of_an_earlier_part() {
+        let mut splits = Splits::new(1);
+        let at = splits.insert(QueuedBio::new(0, 7));
+        let mut part = splits.new_part();
+        part.rq.issued_ns = 20;
+        splits.end_part(at, part);
+        let mut rq = reused(1, 10, 0);
+        let at = rq.cut(&mut splits);
+        let bio = splits.end_part(at, rq.into_box()).expect("it was the last part");
+        assert_eq!(bio.driver_ns(50), None);
+    }
 
     #[test]
     fn a_sealed_request_is_in_order_whichever_way_it_grew() {

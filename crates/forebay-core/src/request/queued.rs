@@ -212,11 +212,21 @@ impl QueuedBio {
         self.marks.has(Marks::WATCHED)
     }
 
+    /// Takes the header of the request from the box that had it. The time of issue in the header
+    /// that the other box gets is that of another I/O, so it is cleared
+    /// ([`driver_ns`](QueuedBio::driver_ns)).
+    #[inline]
+    pub(super) fn swap_header(&mut self, other: &mut QueuedBio) {
+        core::mem::swap(&mut self.rq, &mut other.rq);
+        other.rq.issued_ns = 0;
+    }
+
     /// Returns how long the driver had the request of which this bio is the first. `None` if this
     /// bio has no request of its own, because it was split, or joined another one in a scheduler;
     /// or if turns received no time.
     pub(crate) fn driver_ns(&self, now: u64) -> Option<u64> {
-        // The header of another box has the time of an earlier bio.
+        // A header that was not issued for this bio has the time of an earlier bio of this box, or
+        // none.
         let is_own = self.queued_ns != 0 && self.rq.issued_ns >= self.queued_ns;
         is_own.then(|| now.saturating_sub(self.rq.issued_ns))
     }

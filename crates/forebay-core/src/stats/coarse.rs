@@ -15,18 +15,20 @@ const NR_BUCKETS: usize = 41;
 pub(crate) struct CoarseHistogram {
     buckets: [SharedCounter; NR_BUCKETS],
     sum: SharedCounter,
+    max: SharedCounter,
 }
 
 impl Default for CoarseHistogram {
     fn default() -> CoarseHistogram {
         let buckets = [const { SharedCounter::new() }; NR_BUCKETS];
-        CoarseHistogram { buckets, sum: SharedCounter::new() }
+        CoarseHistogram { buckets, sum: SharedCounter::new(), max: SharedCounter::new() }
     }
 }
 
 impl CoarseHistogram {
     /// Records one time.
     pub(crate) fn record(&self, ns: u64) {
+        self.max.raise_to(ns);
         let nr_digits = (u64::BITS - ns.leading_zeros()) as usize;
         self.buckets[nr_digits.min(NR_BUCKETS - 1)].add(1);
         self.sum.add(ns);
@@ -36,7 +38,7 @@ impl CoarseHistogram {
     pub(crate) fn snapshot(&self) -> Histogram {
         let counts = self.buckets.iter().enumerate();
         let counts = counts.map(|(nr_digits, count)| ((1 << nr_digits) - 1, count.get()));
-        Histogram::of_groups(counts, self.sum.get())
+        Histogram::of_groups(counts, self.sum.get(), self.max.get())
     }
 }
 
@@ -51,7 +53,7 @@ mod tests {
         let found = times.snapshot();
         let buckets: Vec<_> = found.buckets().collect();
         assert_eq!(buckets, [(0, 1), (1, 1), (3, 2), (1023, 2), (2047, 1)]);
-        assert_eq!((found.count(), found.sum(), found.max()), (7, 3053, 2047));
+        assert_eq!((found.count(), found.sum(), found.max()), (7, 3053, 1024));
         assert_eq!((found.percentile(500_000), found.count_below(1024)), (3, 6));
     }
 

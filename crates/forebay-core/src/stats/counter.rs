@@ -1,4 +1,4 @@
-//! Counters: with one writer and any number of readers, and with many writers; and a gauge.
+//! Counters with one writer or many writers, and a gauge with many writers.
 //!
 //! The only writer of a [`Counter`] is the thread that holds the token of a hardware context, or
 //! that has a software queue. So counting is a load and a store, without a locked instruction.
@@ -34,9 +34,9 @@ impl Counter {
     }
 }
 
-/// A number of things that are under way, with any number of writers.
+/// The number of operations in progress, with any number of writers.
 ///
-/// Each thing is added once and removed once, and its removal happens after its addition. All
+/// Each operation is added once and removed once, and its removal happens after its addition. All
 /// changes of the word have one order, in which therefore no prefix is negative. So a reader finds
 /// a number that was true at some moment, with relaxed orderings too.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl SharedGauge {
     #[inline]
     pub(crate) fn lower(&self) {
         let before = self.0.fetch_sub(1, Ordering::Relaxed);
-        debug_assert!(before > 0, "more things were removed than added");
+        debug_assert!(before > 0, "more operations were removed than added");
     }
 
     #[inline]
@@ -60,7 +60,7 @@ impl SharedGauge {
     }
 }
 
-/// A counter with any number of writers. Its changes order nothing else.
+/// A counter or a maximum with any number of writers. Its changes order nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounter(AtomicU64);
 
@@ -72,6 +72,14 @@ impl SharedCounter {
     #[inline]
     pub(crate) fn add(&self, nr: u64) {
         self.0.fetch_add(nr, Ordering::Relaxed);
+    }
+
+    /// Raises the number to `value` if that is larger. If not, this costs only a load.
+    #[inline]
+    pub(crate) fn raise_to(&self, value: u64) {
+        if value > self.get() {
+            self.0.fetch_max(value, Ordering::Relaxed);
+        }
     }
 
     #[inline]

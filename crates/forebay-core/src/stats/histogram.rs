@@ -43,14 +43,17 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the histogram of values with this sum, which are counted in groups: the largest
-    /// value of each group, and their number.
-    pub(crate) fn of_groups(counts: impl Iterator<Item = (u64, u64)>, sum: u64) -> Histogram {
-        let mut all = Histogram { sum, ..Histogram::default() };
+    /// Returns the histogram of values with this sum and maximum, which are counted in groups: the
+    /// largest value that each group may have, and the number of its values.
+    pub(crate) fn of_groups(
+        counts: impl Iterator<Item = (u64, u64)>,
+        sum: u64,
+        max: u64,
+    ) -> Histogram {
+        let mut all = Histogram { sum, max, ..Histogram::default() };
         for (largest, count) in counts.filter(|(_, count)| *count > 0) {
             all.buckets[bucket(largest)] += count;
             all.count += count;
-            all.max = all.max.max(largest);
         }
         all
     }

@@ -3,7 +3,9 @@
 
 use crate::common::{Bench, limits};
 use crate::owners::{K4, MS, Owned, policy};
-use forebay_core::{Bio, BioFlags, BlockStatus, Issue, Limits, Op, Origin, Owner, OwnerActivity};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Issue, Limits, Op, Origin, Owner, OwnerActivity, SchedulerPolicy,
+};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -124,6 +126,26 @@ fn merged_and_split_io_counts_once() {
     assert_eq!((owned.counts(1), owned.bench.toy.running.len()), ((1, 1), 1), "one of two I/Os");
     owned.bench.finish();
     assert_eq!(owned.counts(1), (0, 2));
+}
+
+#[test]
+fn io_that_joins_an_older_request_is_timed_from_its_submission() {
+    let policy = policy().scheduler(SchedulerPolicy::MqDeadline).device_depth(Some(1));
+    let mut owned = Owned::new(policy, &[(100, Limits::default())]);
+    owned.reads(1, [0]);
+    owned.queue(1, Op::Read, NONE, (10, 1), 1);
+    owned.bench.turn();
+    owned.bench.turn_after(5 * MS);
+    owned.watch(1, 100 * MS);
+    owned.queue(1, Op::Read, NONE, (11, 1), 2);
+    owned.bench.turn();
+    owned.bench.complete(0, Ok(K4));
+    assert_eq!(owned.bench.toy.seen.last().map(|seen| seen.len), Some(2 * K4), "they have joined");
+    owned.bench.turn_after(MS);
+    owned.bench.finish();
+    let total = owned.activity(1).total;
+    assert_eq!(total.count(), 1, "only the newer one was watched");
+    assert!((MS..2 * MS).contains(&total.sum()), "{}", total.sum());
 }
 
 #[test]

@@ -457,9 +457,9 @@ impl Owned {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Each bio ends once, whatever happens to its owner, and then counts in the activity of none;
-    /// requests that wait have a deadline or a
-    /// request at the device; and the invariants hold after each step (`Bench`).
+    /// Each bio ends once, whatever happens to its owner, and then no owner counts it in flight;
+    /// requests that wait have a deadline or a request at the device; and the invariants hold after
+    /// each step (`Bench`).
     #[test]
     fn random_histories_of_owners_end_every_bio_once(
         steps in proptest::collection::vec(step(), 1..80),
@@ -484,7 +484,7 @@ proptest! {
         let mut nr_bios = 0;
         let mut watched: Vec<Arc<Owner>> = Vec::new();
         for step in steps {
-            // Those that were there from the start are watched from the second step on.
+            // Owners are watched after the first bio, so that some I/O starts without an observer.
             for owner in owned.owners.iter().filter(|_| nr_bios > 0) {
                 owner.watch(u64::MAX);
                 if !watched.iter().any(|it| Arc::ptr_eq(it, owner)) {

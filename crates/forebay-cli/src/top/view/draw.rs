@@ -1,6 +1,6 @@
 //! Drawing of the live view.
 
-use super::super::columns::{Column, DISKS, EXPORTS, OWNERS};
+use super::super::columns::{Column, DISKS, EXPORTS, OWNERS, shortened};
 use super::super::sample::{DiskSample, StageSample};
 use super::super::text::{lists, stage_row, title};
 use super::app::{App, Tab};
@@ -34,12 +34,12 @@ const KEYS: [(&str, &str); 7] = [
 const NOTES: &str = "\
 IOPS are I/Os as callers made them, REQ/s requests at the device. MERGED is the share of I/Os \
 that joined the request of another one. BUSY is the share of the time with a request at the \
-device. MEAN and P99 of a disk are times at the device. Those of an owner begin at the unplug, or \
-when the last limit lets the I/O go; DRIVER is the part at the device. AT MOST limits the DEPTH of \
-an owner while others miss their latency goals. A wait is a rate and a mean time. Stages: plug, \
-until the plug is unplugged; tag, until the request has a tag; queue, until it is issued; driver, \
-until it completes. RECEIVE, REC P99: until a client's request is submitted; AT DISK, DISK P99: \
-after that. FLUSH (asked) is 0 without a volatile cache.";
+device. MEAN and P99 of a disk are times at the device. For an owner, they begin at the unplug or \
+when the last limit releases the I/O; DEVICE is the mean time at the device. MAX DEPTH limits \
+DEPTH while a peer misses its latency goal. A wait is a rate and a mean time. Stages: plug, until \
+the plug is unplugged; tag, until the request has a tag; queue, until it is issued; driver, until \
+it completes. RECEIVE, REC P99: until a client's request is submitted; AT DISK, DISK P99: after \
+that. FLUSH (asked) is 0 without a volatile cache.";
 
 /// Returns whether the view may have colours.
 pub(super) fn has_colours() -> bool {
@@ -161,8 +161,14 @@ fn rows<T>(
     };
     let head = columns.iter().enumerate().map(|(at, it)| cell(at, it.title.to_owned()));
     let head = Row::new(head).style(bold(app, Color::Blue));
+    let others: u16 = columns.iter().skip(1).map(|column| column.width + 1).sum();
+    let first =
+        columns.first().map_or(0, |column| column.width).max(area.width.saturating_sub(others));
     let body = rows.iter().map(|row| {
-        Row::new(columns.iter().enumerate().map(|(at, column)| cell(at, (column.cell)(row))))
+        Row::new(columns.iter().enumerate().map(|(at, column)| match at {
+            0 => cell(at, shortened((column.cell)(row), first.into())),
+            _ => cell(at, (column.cell)(row)),
+        }))
     });
     let widths = columns.iter().enumerate().map(|(at, column)| match at {
         0 => Constraint::Min(column.width),

@@ -57,6 +57,19 @@ fn tables_and_the_panel_are_complete_on_small_and_large_screens() {
 }
 
 #[test]
+fn clients_of_an_export_have_distinct_names_on_screens_of_any_width() {
+    for width in [76, 80, 100, 120, 140, 160] {
+        let mut app = app(true);
+        press(&mut app, KeyCode::Tab);
+        press(&mut app, KeyCode::Tab);
+        let screen = text(&screen(&mut app, (width, 24)));
+        let names = screen.lines().skip(3).take(3).map(|line| line.split(' ').next());
+        let names: Vec<_> = names.map(|name| name.expect("a name")).collect();
+        assert!(names[1].ends_with(":7") && names[2].ends_with(":8"), "{screen}");
+    }
+}
+
+#[test]
 fn screen_of_any_size_can_be_drawn() {
     let mut app = app(true);
     for width in [1, 10, 39, 40, 60, 79, 81, 250] {

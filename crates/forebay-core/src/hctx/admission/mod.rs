@@ -222,7 +222,8 @@ impl HardwareContext {
     }
 
     /// Records that a bio has ended that was marked when it left the queue of its owner. Its
-    /// request left the plug, or the last limit let it go, at `unplugged_ns`.
+    /// request left the plug, or the last limit released it, at `unplugged_ns`. If the bio joined
+    /// an older request in a scheduler, that time may be before the submission of the bio.
     pub(super) fn end_outstanding(&mut self, bio: &QueuedBio, unplugged_ns: u64, now: u64) {
         if let Some(node) = bio.outstanding()
             && let Some(Admission { owned: Some(owned), .. }) = self.admission.as_deref_mut()
@@ -230,8 +231,10 @@ impl HardwareContext {
             let is_timed = bio.result().is_ok() && unplugged_ns != 0;
             let latency_ns = is_timed.then(|| now.saturating_sub(unplugged_ns));
             if bio.is_watched() {
-                let driver_ns = latency_ns.and_then(|_| bio.driver_ns(now));
-                owned.end_watched(node, latency_ns, driver_ns);
+                let begin_ns = unplugged_ns.max(bio.queued_ns);
+                let total_ns = is_timed.then(|| now.saturating_sub(begin_ns));
+                let driver_ns = total_ns.and_then(|_| bio.driver_ns(now));
+                owned.end_watched(node, total_ns, driver_ns);
             }
             owned.end_outstanding(node, latency_ns, now);
         }

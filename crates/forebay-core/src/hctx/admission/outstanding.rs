@@ -49,7 +49,7 @@ struct Node {
     state: State,
     /// A child has a goal.
     has_goals_below: bool,
-    /// `None` in a node without an owner, like the goal.
+    /// `None` in the top node and in the node of I/O without an owner. The latter may have a goal.
     owner: Option<Arc<Owner>>,
     goal: Option<Goal>,
 }
