@@ -97,10 +97,8 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             format!("unknown command '{command}'; {hint}")
         }
         ErrorKind::InvalidValue => {
-            let program = P::command();
-            let named = args.get(1).and_then(|name| program.find_subcommand(name));
-            let is_whole = !named.is_some_and(|named| takes_more_than_words(named, &option()));
-            invalid_value(error, &option(), &value(), is_whole)
+            let option = option();
+            invalid_value(error, &option, &value(), lists_all_values::<P>(args, &option))
         }
         ErrorKind::ValueValidation => {
             let why = error.source().map_or("unknown value".to_owned(), ToString::to_string);
@@ -112,12 +110,7 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
                 "number too large to fit in target type" => "too large",
                 why => why,
             };
-            match option() {
-                name if name.starts_with('[') => {
-                    format!("{} '{}': {why}", name.trim_matches(['[', ']']), value())
-                }
-                option => format!("{option}={}: {why}", value()),
-            }
+            bad_value(&option(), &value(), why)
         }
         ErrorKind::ArgumentConflict => {
             let prior = text(ContextKind::PriorArg).unwrap_or_default();
@@ -142,6 +135,21 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     })
+}
+
+/// Returns the message for a value that the parser of an option refuses.
+fn bad_value(option: &str, value: &str, why: &str) -> String {
+    match option.strip_prefix('[') {
+        Some(name) => format!("{} '{value}': {why}", name.trim_end_matches(']')),
+        None => format!("{option}={value}: {why}"),
+    }
+}
+
+/// Returns whether clap's list of values has all that an option of the command takes.
+fn lists_all_values<P: CommandFactory>(args: &[OsString], option: &str) -> bool {
+    let program = P::command();
+    let named = args.get(1).and_then(|name| program.find_subcommand(name));
+    !named.is_some_and(|named| takes_more_than_words(named, option))
 }
 
 /// Returns whether an option of a command, or of one of its commands, takes values that are not
