@@ -108,7 +108,7 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
             }
         }
     }
-    file_lengths::settle(jobs, &mut targets);
+    file_lengths::set_extents(jobs, &mut targets);
     for target in &mut targets {
         needs[target.disk].apply(&mut target.spec);
     }

@@ -144,8 +144,14 @@ fn percentages_are_of_the_length_that_each_clone_finds() {
         "--rw=read --filename=full/big --name=b --filename=full/big --rw=read --size=256k"
             .to_owned(),
     ];
+    let of_fallocate = ["native", "posix", "truncate", "keep", "none"].map(|fallocate| {
+        format!(
+            "--rw=write --fallocate={fallocate} --bs=4k --filename=full/big --size=128k \
+             --name=b --rw=write --bs=4k --filename=full/big --size=128k --offset=50%"
+        )
+    });
     scope(|scope| {
-        for args in &all {
+        for args in all.iter().chain(&of_fallocate) {
             scope.spawn(move || check(test, &format!("--name=a {args}")));
         }
     });
