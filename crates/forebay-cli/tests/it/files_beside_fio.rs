@@ -297,6 +297,21 @@ fn job_that_begins_after_an_unlink_keeps_its_file() {
 }
 
 #[test]
+fn unlink_removes_each_hard_link_of_a_file() {
+    for begin in ["--stonewall", "--wait_for=a", ""] {
+        let folder = folder();
+        let [x, y] = ["x", "y"].map(|name| folder.path().join(name));
+        std::fs::write(&x, vec![7; 65_536]).expect("a file");
+        std::fs::hard_link(&x, &y).expect("a link");
+        let args = "--size=64k --rw=read --bs=4k --name=a --filename=x --unlink=1 --name=b \
+                    --filename=y --unlink=1";
+        let output = bench(&folder, &format!("{args} {begin}"));
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""), "{begin}");
+        assert_eq!(sizes(folder.path()), BTreeMap::new(), "{begin}");
+    }
+}
+
+#[test]
 fn data_that_an_unlink_removes_under_a_writer_are_noted() {
     let folder = folder();
     let write = "--filename=x --size=64k --rw=write --name=a --unlink=1 --name=b --unlink=0";
