@@ -38,7 +38,7 @@ pub fn of(job: &Job) -> Vec<String> {
         priorities: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, replay, recording: _, checks, warnings: _,
         // The options as given, not their effects.
-        options: _, has_zones_of_device: _,
+        options: _, zone_size_is_from_device: _,
     } = job;
     // The job without other options: its depths depend on the depth.
     let bare = Given { iodepth: Some(*iodepth), ioengine: *ioengine, ..Given::default() };

@@ -10,7 +10,7 @@ use crate::generator::{Direction, Mix, Pattern};
 use crate::job::{
     Engine, Given, Job, JobList, RunOptions, TerseVersion, number_groups, warn_of_empty_zones,
 };
-use crate::options::values::is_foreign_engine;
+use crate::options::engines::is_foreign_engine;
 use crate::options::{Found, Kind, known};
 use crate::origin::{Origin, Source};
 

@@ -67,7 +67,7 @@ pub struct Job {
     /// Properties of the stream of I/Os beyond blocks of one size; `None` if there are none.
     pub variety: Option<Box<Variety>>,
     /// Whether the device determines the size of zones: `zonemode=zbd` without `zonesize`.
-    pub has_zones_of_device: bool,
+    pub zone_size_is_from_device: bool,
     /// `loops`: number of passes.
     pub loops: u32,
     /// `rate`, `thinktime` and similar options: when I/Os start.
@@ -204,7 +204,7 @@ impl Job {
             rwmixread: given.rwmixread.unwrap_or(50),
             bs: smallest(rw, &sizes),
             variety: given.load.variety(rw, &sizes, region_sizes.io_size).map(Box::new),
-            has_zones_of_device: given.load.zones.leaves_size_to_device(),
+            zone_size_is_from_device: given.load.zones.zone_size_is_from_device(),
             serialize_overlap: given.load.serialize_overlap,
             max_latency_ns: given.load.max_latency_ns,
             sizes,

@@ -68,7 +68,10 @@ pub enum NumberError {
     TooLarge,
     /// A time that is a fraction, such as `0.5s`, and the same time in whole numbers. fio 3.33
     /// ignores the point and all that follows it: `0.5s` is 0 there, and `1.5m` is one second.
-    #[error("a fraction, of which fio takes the digits before the point as seconds: write {0}")]
+    #[error(
+        "a fraction, which fio does not read (it ignores the point and everything after it): \
+         write {0}"
+    )]
     Fraction(String),
     /// A percentage outside 1 to 100.
     #[error("a percentage must be from 1% to 100%")]
@@ -178,7 +181,8 @@ pub fn parse_time(text: &str) -> Result<Duration, NumberError> {
 }
 
 /// Returns a fraction such as `1.5m` as a whole number of the largest unit that fits, `90s`,
-/// rounded to microseconds. `None`: the text is no fraction of a time.
+/// rounded to microseconds, and at least one unless it is zero. `None`: the text is no fraction of
+/// a time.
 fn whole_time(text: &str) -> Option<String> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let (number, suffix) = text.split_at(text.find(|c| !is_part(c)).unwrap_or(text.len()));
@@ -186,7 +190,7 @@ fn whole_time(text: &str) -> Option<String> {
         return None;
     }
     let micros = number.parse::<f64>().ok()? * time_unit(suffix).ok()? as f64;
-    let micros = micros.round() as u64;
+    let micros = (micros.round() as u64).max(u64::from(micros > 0.0));
     let units = [(3600 * SECOND_US, "h"), (60 * SECOND_US, "m"), (SECOND_US, "s"), (1000, "ms")];
     let fits = units.into_iter().find(|(unit, _)| micros > 0 && micros.is_multiple_of(*unit));
     let (unit, name) = fits.unwrap_or((1, "us"));

@@ -12,16 +12,16 @@ use rustix::fs::{Advice, fadvise};
 use super::plan::Target;
 use crate::output;
 
-/// The page cache of the files of a run.
+/// Access to the page cache of the files of a run.
 #[derive(Debug, Default)]
 pub(super) struct PageCache {
-    /// Files that a job with `unlink` may remove before another job uses them. Their paths name no
-    /// file then.
+    /// Files that a job with `unlink` may remove while another job uses them. Then their paths no
+    /// longer name them.
     removable: BTreeMap<PathBuf, File>,
 }
 
 impl PageCache {
-    /// Opens the files that a job may remove before another job uses them. The files must exist.
+    /// Opens the files that a job may remove while another job uses them. The files must exist.
     pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Self {
         let removed = targets.iter().filter(|target| jobs[target.job].files.unlink);
         let removed: BTreeSet<_> = removed.map(|target| (target.place, target.job)).collect();

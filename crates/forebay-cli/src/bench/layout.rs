@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use forebay_fio::generator::Direction;
-use forebay_fio::job::{Fallocate, Job};
+use forebay_fio::job::Job;
 use forebay_fio::units::Size;
 use rustix::fs::statvfs;
 
@@ -328,7 +328,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         ));
     }
     let fills = !job.files.create_on_open;
-    let allocates = fills && job.files.fallocate == Fallocate::Yes;
+    let allocates = fills && job.files.fallocate.allocates();
     let filled_in = fills_file.then_some(job.stage);
     let read = fills && !fills_file && job.rw.has(Direction::Read);
     let id = FileId::of(&path);

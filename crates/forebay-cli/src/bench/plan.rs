@@ -108,7 +108,7 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
             }
         }
     }
-    file_lengths::settle(jobs, &mut targets);
+    file_lengths::set_extents(jobs, &mut targets);
     for target in &mut targets {
         needs[target.disk].apply(&mut target.spec);
     }
@@ -158,7 +158,7 @@ impl Needs {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
         }
-        if let Some(bytes) = self.registration.bytes()
+        if let Some(bytes) = self.registration.registered_bytes()
             && spec.get("fixed_buffers").is_none()
             && file_below(spec).is_some()
         {

@@ -17,9 +17,9 @@ pub(super) struct Registration {
     stage: u32,
     /// Total size of the buffers of the jobs of that stage, except those of jobs that refuse
     /// registration.
-    of_stage: u64,
-    /// The same of the stage with the largest total.
-    largest: u64,
+    stage_bytes: u64,
+    /// The largest total of any stage so far.
+    largest_stage_bytes: u64,
 }
 
 impl Registration {
@@ -27,21 +27,22 @@ impl Registration {
     pub(super) fn add(&mut self, job: &Job) {
         self.is_wanted |= job.fixedbufs == Some(true);
         if self.stage != job.stage {
-            (self.stage, self.of_stage) = (job.stage, 0);
+            (self.stage, self.stage_bytes) = (job.stage, 0);
         }
-        self.of_stage += registrable_bytes(job);
-        self.largest = self.largest.max(self.of_stage);
+        self.stage_bytes += registrable_bytes(job);
+        self.largest_stage_bytes = self.largest_stage_bytes.max(self.stage_bytes);
     }
 
     /// Returns the size of all buffers that are in use at the same time.
-    pub(super) fn needed(&self) -> u64 {
-        self.largest
+    pub(super) fn needed_bytes(&self) -> u64 {
+        self.largest_stage_bytes
     }
 
     /// Returns the size of the memory to register, if there is any.
-    pub(super) fn bytes(&self) -> Option<u64> {
+    pub(super) fn registered_bytes(&self) -> Option<u64> {
         // Buffers beyond the limit are not registered (`notes::registered`).
-        (self.is_wanted && self.largest > 0).then_some(self.largest.min(REGISTERED_MAX))
+        (self.is_wanted && self.largest_stage_bytes > 0)
+            .then_some(self.largest_stage_bytes.min(REGISTERED_MAX))
     }
 }
 

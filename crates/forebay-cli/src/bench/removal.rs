@@ -4,7 +4,7 @@
 //! begins after a removal has a file, and its own `unlink` decides whether that remains. Here all
 //! disks are open from the start, so a removal is deferred while a job that has not begun may use
 //! the file. It is cancelled when such a job begins, and performed when none of them can begin any
-//! more.
+//! more. A job that uses the file by another hard link prevents no removal.
 //!
 //! As in fio, a removal does not wait for jobs that have begun: their disk keeps the removed file
 //! until it is closed. A job that has not begun removes nothing.
@@ -43,19 +43,30 @@ struct State {
 /// The files of a job, and its progress.
 #[derive(Debug, Default)]
 struct JobFiles {
-    /// Each file with its place: all names of a file have the same one.
-    files: BTreeMap<PathBuf, u64>,
+    /// The files by their paths.
+    files: BTreeMap<PathBuf, LinkedFile>,
     places: HashSet<u64>,
+    /// The links that the paths lead to, through symbolic links too.
+    links: HashSet<PathBuf>,
     /// The clones that have not begun.
     nr_waiting: usize,
     nr_running: usize,
     has_begun: bool,
 }
 
-/// A removal that a job has not cancelled.
-#[derive(Debug, Clone, Copy)]
-struct PendingRemoval {
+/// A file by one of its hard links.
+#[derive(Debug, Clone)]
+struct LinkedFile {
+    /// All links to a file have the same place.
     place: u64,
+    /// The path that a removal removes: its folder without symbolic links, and the last component.
+    link: PathBuf,
+}
+
+/// A removal that a job has not cancelled.
+#[derive(Debug, Clone)]
+struct PendingRemoval {
+    file: LinkedFile,
     /// The job that removes the file.
     job: usize,
 }
@@ -68,8 +79,11 @@ impl<'a> Removal<'a> {
             let of_job = &mut jobs_files[clone[0].job];
             of_job.nr_waiting += 1;
             for (target, path) in clone.iter().filter_map(|it| Some((it, it.path()?))) {
-                of_job.files.insert(path, target.place);
+                let link = link_of(&path);
                 of_job.places.insert(target.place);
+                of_job.links.extend(path.canonicalize());
+                of_job.links.insert(link.clone());
+                of_job.files.insert(path, LinkedFile { place: target.place, link });
             }
         }
         Self { jobs, state: Mutex::new(State { jobs_files, pending: BTreeMap::new() }) }
@@ -85,7 +99,7 @@ impl<'a> Removal<'a> {
         of_job.nr_running += 1;
         of_job.has_begun = true;
         // This job decides about its files.
-        pending.retain(|_, pending| !of_job.places.contains(&pending.place));
+        pending.retain(|_, pending| !of_job.links.contains(&pending.file.link));
     }
 
     /// Records the end of a clone of `job`, and performs the removals that no job prevents any
@@ -101,17 +115,17 @@ impl<'a> Removal<'a> {
         let has_ended = of_job.nr_waiting + of_job.nr_running == 0;
         if has_ended && of_job.has_begun && self.jobs[job].files.unlink {
             let files = of_job.files.iter();
-            pending
-                .extend(files.map(|(path, &place)| (path.clone(), PendingRemoval { place, job })));
+            let removal = |file: &LinkedFile| PendingRemoval { file: file.clone(), job };
+            pending.extend(files.map(|(path, file)| (path.clone(), removal(file))));
         }
-        let is_awaited = |place| {
-            jobs_files.iter().any(|of_job| of_job.nr_waiting > 0 && of_job.places.contains(&place))
+        let is_awaited = |link: &PathBuf| {
+            jobs_files.iter().any(|of_job| of_job.nr_waiting > 0 && of_job.links.contains(link))
         };
         let (later, now): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            take(pending).into_iter().partition(|(_, pending)| is_awaited(pending.place));
+            take(pending).into_iter().partition(|(_, pending)| is_awaited(&pending.file.link));
         *pending = later;
         let with_writers = |(path, pending): (PathBuf, PendingRemoval)| {
-            (path, pending.job, self.writers(jobs_files, pending.place))
+            (path, pending.job, self.writers(jobs_files, pending.file.place))
         };
         let now: Vec<_> = now.into_iter().map(with_writers).collect();
         // A removal of a large file takes time. The jobs that begin meanwhile do not use it.
@@ -150,6 +164,19 @@ impl<'a> Removal<'a> {
                  another file, or start it after {remover} with --wait_for\n"
             ));
         }
+    }
+}
+
+/// Returns the path with the symbolic links of its folder resolved, but not that of its last
+/// component.
+fn link_of(path: &Path) -> PathBuf {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
     }
 }
 

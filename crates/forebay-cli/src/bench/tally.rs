@@ -107,7 +107,7 @@ pub(super) struct Tally<'a> {
     pub(super) measured_ns: u64,
     /// The counts of I/Os before the phase, by direction.
     pub(super) ios_before: [u64; 3],
-    /// The same with failed I/Os, of all directions.
+    /// The number of I/Os that ended before the phase, including failed ones, in all directions.
     issued_before: u64,
     /// The thread's resource usage when the measurement began.
     pub(super) usage: Usage,

@@ -38,7 +38,7 @@ pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
     for clone in plan::clones(targets) {
         let target = &clone[0];
         let job = &jobs[target.job];
-        if job.has_zones_of_device {
+        if job.zone_size_is_from_device {
             check_is_not_zoned(job, target)?;
         }
         let Some(zoned) = job.zoned() else { continue };

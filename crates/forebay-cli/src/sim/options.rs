@@ -111,7 +111,7 @@ pub(super) fn check(command: &JobList, has_device: bool) -> Result<Settings, Fai
 fn of_job(job: &Job, origin: &Arc<Origin>, all: &[Arc<Origin>]) -> Result<(), String> {
     let no = |why: &str| Err(format!("not simulated: {why}; leave it out"));
     match origin.name {
-        "zonemode" if job.zoned().is_some() || job.has_zones_of_device => {
+        "zonemode" if job.zoned().is_some() || job.zone_size_is_from_device => {
             no("sim has no zones with write pointers")
         }
         name if HONOURED.contains(&name) => Ok(()),

@@ -144,8 +144,14 @@ fn percentages_are_of_the_length_that_each_clone_finds() {
         "--rw=read --filename=full/big --name=b --filename=full/big --rw=read --size=256k"
             .to_owned(),
     ];
+    let of_fallocate = ["native", "posix", "truncate", "keep", "none"].map(|fallocate| {
+        format!(
+            "--rw=write --fallocate={fallocate} --bs=4k --filename=full/big --size=128k \
+             --name=b --rw=write --bs=4k --filename=full/big --size=128k --offset=50%"
+        )
+    });
     scope(|scope| {
-        for args in &all {
+        for args in all.iter().chain(&of_fallocate) {
             scope.spawn(move || check(test, &format!("--name=a {args}")));
         }
     });
@@ -287,6 +293,21 @@ fn job_that_begins_after_an_unlink_keeps_its_file() {
         assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""), "{begin}");
         let len = std::fs::metadata(folder.path().join("x")).map(|metadata| metadata.len()).ok();
         assert_eq!(len, Some(65_536), "{begin}");
+    }
+}
+
+#[test]
+fn unlink_removes_each_hard_link_of_a_file() {
+    for begin in ["--stonewall", "--wait_for=a", ""] {
+        let folder = folder();
+        let [x, y] = ["x", "y"].map(|name| folder.path().join(name));
+        std::fs::write(&x, vec![7; 65_536]).expect("a file");
+        std::fs::hard_link(&x, &y).expect("a link");
+        let args = "--size=64k --rw=read --bs=4k --name=a --filename=x --unlink=1 --name=b \
+                    --filename=y --unlink=1";
+        let output = bench(&folder, &format!("{args} {begin}"));
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""), "{begin}");
+        assert_eq!(sizes(folder.path()), BTreeMap::new(), "{begin}");
     }
 }
 

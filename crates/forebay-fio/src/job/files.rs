@@ -13,11 +13,27 @@ use crate::units::Size;
 /// How the space of new files is allocated: `fallocate`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fallocate {
-    /// Before the start, if the file system can do that.
+    /// Before the start, if the file system can do that: `native` and `posix`.
     #[default]
-    Yes,
-    /// Not: the file gets its length only, or the blocks that are written.
+    Extend,
+    /// Before the start, without a change of the length: `keep`.
+    KeepLength,
+    /// When it is written; the file gets its length before the start: `truncate`.
+    Truncate,
+    /// When it is written: `none`.
     No,
+}
+
+impl Fallocate {
+    /// Returns whether space is allocated before the start.
+    pub fn allocates(self) -> bool {
+        matches!(self, Self::Extend | Self::KeepLength)
+    }
+
+    /// Returns whether the file gets its length before the start, even if a job only writes.
+    pub fn sets_length(self) -> bool {
+        matches!(self, Self::Extend | Self::Truncate)
+    }
 }
 
 /// The options about files; see [`Job`] for the defaults.
@@ -37,8 +53,8 @@ pub struct FileOptions {
     pub service: Service,
     /// `opendir`: a directory whose files the job uses.
     pub opendir: Option<String>,
-    /// `unlink`: whether the files are removed when the last clone of the job ends. Files of jobs
-    /// that begin later are not.
+    /// `unlink`: whether the files are removed when the last clone of the job ends. If a job that
+    /// begins later uses a file, the `unlink` of that job decides.
     pub unlink: bool,
     /// `create_on_open`: whether new files are created without data.
     pub create_on_open: bool,

@@ -128,7 +128,7 @@ impl Job {
     ///
     /// As [`Job::region`].
     pub fn region_of(&self, extent: &Extent, capacity: u64) -> Result<Region, RegionError> {
-        if self.has_zones_of_device {
+        if self.zone_size_is_from_device {
             return Err(RegionError::NoZoneSize { job: self.name.clone() });
         }
         let (offset, asked) = self.requested_range(extent, capacity);

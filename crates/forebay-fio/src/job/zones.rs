@@ -76,7 +76,7 @@ impl ZoneOptions {
     }
 
     /// Returns whether the device determines the size of zones with write pointers.
-    pub(super) fn leaves_size_to_device(&self) -> bool {
+    pub(super) fn zone_size_is_from_device(&self) -> bool {
         self.mode == ZoneMode::Zbd && self.size == 0
     }
 

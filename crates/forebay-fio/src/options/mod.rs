@@ -4,6 +4,7 @@
 //! together they list every name. This module finds names and applies values. [`help`] prints the
 //! table.
 
+pub(crate) mod engines;
 mod help;
 pub mod known;
 mod nearest;

@@ -9,7 +9,7 @@ mod zones;
 use std::time::Duration;
 
 use self::settings::SETTINGS;
-use super::{Kind, OptionSpec, values};
+use super::{Kind, OptionSpec, engines, values};
 use crate::job::{Eta, Fallocate, Given, OutputFormat, TerseVersion, control};
 use crate::logs::histograms::COARSENESS_MAX;
 use crate::measures::Unified;
@@ -125,14 +125,16 @@ const MAIN: &[OptionSpec] = &[
         Kind::Choice {
             words: &["native", "posix", "keep", "none", "truncate", "0", "1"],
             set: |g, word| g.files.fallocate = match word {
-                "none" | "truncate" | "0" => Fallocate::No,
-                _ => Fallocate::Yes,
+                "none" | "0" => Fallocate::No,
+                "truncate" => Fallocate::Truncate,
+                "keep" => Fallocate::KeepLength,
+                _ => Fallocate::Extend,
             },
         }),
     row("file_append", &[], "0", "start at the end of the file, instead of at offset",
         Kind::Bool { set: |g, on| g.files.append = on }),
-    row("unlink", &[], "0", "remove the regular files of the job when its last clone ends; files \
-         that jobs which begin later use are left to their unlink",
+    row("unlink", &[], "0", "remove the regular files of the job when its last clone ends; if a \
+         job that begins later uses a file, its unlink decides",
         Kind::Bool { set: |g, on| g.files.unlink = on }),
     row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
          seeks after 8 I/Os",
@@ -356,7 +358,7 @@ const MAIN: &[OptionSpec] = &[
         Kind::Parsed {
             accepts: "libaio, io_uring, psync, sync, vsync, pvsync, pvsync2, mmap, posixaio, null, \
                       nbd, rbd, file",
-            set: |g, word| { g.ioengine = values::engine(word)?; Ok(()) } }),
+            set: |g, word| { g.ioengine = engines::engine(word)?; Ok(()) } }),
     row("uri", &[], "none given", "ioengine=nbd: the URI of the export, as in a filename",
         Kind::Text { set: |g, text| g.remote.uri = Some(text.to_owned()) }),
     row("pool", &[], "none given", "ioengine=rbd: the pool of the image",

@@ -199,3 +199,22 @@ fn words_are_those_of_lists_only() {
         assert!(words(name).is_empty(), "{name}: {:?}", words(name));
     }
 }
+
+#[test]
+fn refused_times_in_microseconds_name_the_reason() {
+    let not_whole = "not a whole number of microseconds";
+    for (value, reason) in [
+        ("1.5", not_whole),
+        ("99999999999999999999", "too large"),
+        ("-5", "not a whole number"),
+        (
+            "1.5s",
+            "a fraction, which fio does not read (it ignores the point and everything after it): \
+             write 1500ms",
+        ),
+    ] {
+        let message = apply("thinktime", value).expect_err(value).to_string();
+        assert!(message.contains(reason), "{value}: {message}");
+        assert_eq!(message.contains(not_whole), reason == not_whole, "{value}: {message}");
+    }
+}

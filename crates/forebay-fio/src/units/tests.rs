@@ -86,7 +86,8 @@ fn fraction_of_a_time_is_refused_with_the_whole_number() {
         ("0.0001s", "100us"),
         ("1.5ms", "1500us"),
         ("1.0000001s", "1s"),
-        ("0.1us", "0us"),
+        ("0.1us", "1us"),
+        ("0.0us", "0us"),
         ("1.s", "1s"),
     ] {
         assert_eq!(parse_time(text), Err(NumberError::Fraction(whole.to_owned())), "{text}");

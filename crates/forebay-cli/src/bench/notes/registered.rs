@@ -33,7 +33,7 @@ fn note_of_size<'a>(
     }
     let mut registration = Registration::default();
     sharing.for_each(|job| registration.add(job));
-    let total = Some(registration.needed()).filter(|&total| total > REGISTERED_MAX)?;
+    let total = Some(registration.needed_bytes()).filter(|&total| total > REGISTERED_MAX)?;
     Some(format!(
         "{}: --fixedbufs: the buffers for {} need {}, but a ring registers at most {}; the other \
          buffers are not registered; lower --bs, --iodepth or --numjobs",

@@ -1,16 +1,17 @@
 //! The parts of regular files, where they depend on the lengths of the files.
 //!
 //! fio sets up one clone after another before the first job starts, and lays out the files of each
-//! at once. So a percentage in `offset` is a part of the length that the file has then. Its rules
-//! were found by experiments with fio 3.33:
+//! immediately. So a percentage in `offset` is a part of the length that the file has then. Its
+//! rules were found by experiments with fio 3.33:
 //!
 //! - A new file has 0 bytes, so a percentage of it is 0, also beside `size`.
 //! - The first clone of a job is set up first, and then the others from the last to the second.
-//! - A clone extends its file if it reads, or if `fallocate` allocates the space. A job that only
-//!   writes, without `fallocate`, leaves a file that is too short empty until it runs.
+//! - A clone extends its file if it reads, or if `fallocate` sets the length (`native`, `posix` and
+//!   `truncate`, but not `keep` and `none`). Otherwise a job that only writes leaves a file that is
+//!   too short empty until it runs.
 //! - `create_on_open` leaves the file as it is.
 //!
-//! The files themselves are laid out later (`layout.rs`), all at once.
+//! The files themselves are laid out later (`layout.rs`), those of all clones together.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +19,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use forebay_fio::generator::Direction;
-use forebay_fio::job::{Fallocate, Job};
+use forebay_fio::job::Job;
 use forebay_fio::units::Size;
 
 use super::Target;
@@ -36,7 +37,7 @@ struct Length {
 
 /// Determines the parts of regular files. Parts of devices depend on the capacity of the device,
 /// which only the open disk has.
-pub(super) fn settle(jobs: &[Job], targets: &mut [Target]) {
+pub(super) fn set_extents(jobs: &[Job], targets: &mut [Target]) {
     let mut files = Files::new();
     for of_job in targets.chunk_by_mut(|a, b| a.job == b.job) {
         let job = &jobs[of_job[0].job];
@@ -45,12 +46,12 @@ pub(super) fn settle(jobs: &[Job], targets: &mut [Target]) {
         clones[1..].reverse();
         for clone in clones {
             let nr_files = clone.len() as u32;
-            clone.iter_mut().for_each(|target| settle_one(job, nr_files, target, &mut files));
+            clone.iter_mut().for_each(|target| set_extent(job, nr_files, target, &mut files));
         }
     }
 }
 
-fn settle_one(job: &Job, nr_files: u32, target: &mut Target, files: &mut Files) {
+fn set_extent(job: &Job, nr_files: u32, target: &mut Target, files: &mut Files) {
     let file = match files.get(&target.place) {
         Some(&file) => file,
         None => match target.path().and_then(|path| length_of(&path)) {
@@ -72,7 +73,7 @@ fn length_after(job: &Job, target: &Target, bytes: u64) -> u64 {
     let files = &job.files;
     match end {
         Some(end) if !files.create_on_open => {
-            if job.rw.has(Direction::Read) || files.fallocate == Fallocate::Yes {
+            if job.rw.has(Direction::Read) || files.fallocate.sets_length() {
                 end
             } else if job.rw.has(Direction::Write) && !files.append {
                 0

@@ -15,6 +15,11 @@ use crate::bench::plan::plan;
 fn files_after(args: &str, steps: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary directory");
     ["x", "y"].iter().for_each(|name| fs::write(folder.path().join(name), "x").expect("a file"));
+    files_after_in(&folder, args, steps)
+}
+
+/// Does the same in a folder that exists.
+fn files_after_in(folder: &TempDir, args: &str, steps: &str) -> Vec<String> {
     let args = args.replace('@', &folder.path().display().to_string());
     let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else { panic!("{args}") };
     let targets = plan(&command.jobs).expect(&args);
@@ -27,10 +32,10 @@ fn files_after(args: &str, steps: &str) -> Vec<String> {
             (_, Some(name)) => removal.clone_ended(number(name), false),
             _ => removal.clone_begins(number(step)),
         }
-        seen.push(names(&folder));
+        seen.push(names(folder));
     }
     drop(removal);
-    seen.push(names(&folder));
+    seen.push(names(folder));
     seen
 }
 
@@ -79,6 +84,27 @@ fn job_that_never_begins_removes_no_file() {
 fn removal_does_not_wait_for_jobs_that_have_begun() {
     let args = "--filename=@/x --rw=write --size=1k --name=a --unlink=1 --name=b --unlink=0";
     assert_eq!(files_after(args, "a b -a -b"), ["xy", "xy", "y", "y", "y"]);
+}
+
+#[test]
+fn job_with_another_link_to_a_file_keeps_only_that_link() {
+    let args = "--rw=write --size=1k --name=a --filename=@/x --unlink=1 --name=b --filename=@/y";
+    for (unlink, after) in [("0", ["xy", "y", "y", "y", "y"]), ("1", ["xy", "y", "y", "", ""])] {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        fs::write(folder.path().join("x"), "x").expect("a file");
+        fs::hard_link(folder.path().join("x"), folder.path().join("y")).expect("a link");
+        let args = format!("{args} --unlink={unlink}");
+        assert_eq!(files_after_in(&folder, &args, "a -a b -b"), after, "{unlink}");
+    }
+}
+
+#[test]
+fn job_with_a_symbolic_link_decides_about_its_target() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    fs::write(folder.path().join("x"), "x").expect("a file");
+    std::os::unix::fs::symlink("x", folder.path().join("y")).expect("a link");
+    let args = "--rw=write --size=1k --name=a --filename=@/x --unlink=1 --name=b --filename=@/y";
+    assert_eq!(files_after_in(&folder, args, "a -a b -b"), ["xy"; 5]);
 }
 
 #[test]
