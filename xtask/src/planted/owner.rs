@@ -213,7 +213,7 @@ pub(super) const BUGS: &[Bug] = &[
             Edit {
                 file: "crates/forebay-core/src/hctx/admission/mod.rs",
                 from: "owned.end_watched(node, total_ns, driver_ns);",
-                to: "owned.end_watched(node, latency_ns, driver_ns, now);",
+                to: "owned.end_watched(node, total_ns, driver_ns, now);",
             },
         ],
         test: Test::it(
