@@ -212,8 +212,8 @@ pub(super) const BUGS: &[Bug] = &[
             },
             Edit {
                 file: "crates/forebay-core/src/hctx/admission/mod.rs",
-                from: "owned.end_watched(node, latency_ns, driver_ns);",
-                to: "owned.end_watched(node, latency_ns, driver_ns, now);",
+                from: "owned.end_watched(node, total_ns, driver_ns);",
+                to: "owned.end_watched(node, total_ns, driver_ns, now);",
             },
         ],
         test: Test::it(
